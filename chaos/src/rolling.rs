@@ -27,7 +27,7 @@ pub struct RollingReport {
     /// Grants that a busy machine may have added.
     pub detours: usize,
     /// Allowed detours; with more of them the other limits say nothing.
-    pub most_detours: usize,
+    pub max_detours: usize,
     /// Allowed grants without detours.
     pub allowed: usize,
     /// The longest gap that is allowed.
@@ -39,10 +39,10 @@ pub struct RollingReport {
 impl RollingReport {
     /// Returns a finding for each bound of a restart that was exceeded.
     pub fn wrong(&self) -> Vec<String> {
-        let Self { moves, most, detours, most_detours, allowed, bar, .. } = self;
+        let Self { moves, most, detours, max_detours, allowed, bar, .. } = self;
         let mut wrong = self.report.wrong.clone();
-        if detours > most_detours {
-            wrong.push(format!("{detours} detours, {most_detours} are allowed"));
+        if detours > max_detours {
+            wrong.push(format!("{detours} detours, {max_detours} are allowed"));
         }
         if *moves > allowed + detours {
             wrong.push(format!("{moves} moves, {allowed} are allowed, and {detours} detours"));
@@ -65,10 +65,10 @@ impl fmt::Display for RollingReport {
         gaps.sort_unstable();
         let middle = gaps.get(gaps.len() / 2).unwrap_or(&0);
         let longest = gaps.last().unwrap_or(&0);
-        let Self { moves, most, detours, most_detours, allowed, bar, .. } = self;
+        let Self { moves, most, detours, max_detours, allowed, bar, .. } = self;
         writeln!(f, "rolling restart      {}, {surge}", self.report.kind)?;
         writeln!(f, "moves                {moves} of {allowed} allowed")?;
-        writeln!(f, "  detours            {detours} of {most_detours} allowed")?;
+        writeln!(f, "  detours            {detours} of {max_detours} allowed")?;
         writeln!(f, "  of one duty        {most} at most")?;
         writeln!(f, "effects accepted     {}", self.report.effects)?;
         writeln!(f, "overlapping effects  {}", self.report.overlapping)?;
@@ -130,7 +130,7 @@ pub async fn rolling(options: &ChaosOptions, surge: bool) -> Result<RollingRepor
         moves: grants.len() - first,
         most: of_duty.values().copied().max().unwrap_or(0),
         detours,
-        most_detours: duties / 5,
+        max_detours: duties / 5,
         allowed: if surge { duties } else { 2 * duties },
         bar: options.pace + HANDOVER,
         report,

@@ -20,7 +20,8 @@ fn accepted(bytes: &[u8], beat: &Heartbeat) {
     assert!(!beat.connector_type.contains(char::is_control));
     assert!((1..=MAX_IDENTITY_BYTES).contains(&beat.endpoint_identity.len()));
     let cursor = beat.checkpoint.as_ref().and_then(|checkpoint| checkpoint.cursor.as_ref());
-    let texts = [beat.version.as_ref(), beat.error_message.as_ref(), cursor].into_iter().flatten();
+    let texts = [beat.labels.version.as_ref(), beat.error_message.as_ref(), cursor];
+    let texts = texts.into_iter().flatten();
     for text in texts.chain([&beat.connector_type, &beat.endpoint_identity]) {
         assert_eq!(text.trim(), text);
         assert!(!text.is_empty() && !text.contains('\0'));

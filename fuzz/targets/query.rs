@@ -2,13 +2,14 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tenure_wire::ingest::inbox_query;
+use tenure_wire::ingest::{InboxQuery, inbox_query};
 
 fuzz_target!(|query: &str| {
     match inbox_query(query) {
-        Ok(words) => {
-            assert!(words.after >= 0 && (1..=1_000).contains(&words.limit) && words.wait <= 30);
-            let texts = [&words.channel, &words.endpoint, &words.sender, &words.thread];
+        Ok((read, wait)) => {
+            assert!(read.after.position >= 0 && (1..=1_000).contains(&read.limit) && wait <= 30);
+            let InboxQuery { channel, endpoint_identity, sender_identity, .. } = &read;
+            let texts = [channel, endpoint_identity, sender_identity, &read.thread_identity];
             for text in texts.into_iter().flatten() {
                 assert!((1..=1_024).contains(&text.len()) && !text.contains('\0'));
             }

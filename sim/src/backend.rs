@@ -14,7 +14,8 @@ use tenure_core::{
     Clock, Code, DutyKey, Epoch, GroupName, Hold, InstanceId, LocalInstant, Mutant, Reason,
     Session, Store, StoreError, Ttl,
 };
-use tenure_store::{Memory, Snapshot};
+use tenure_store::Memory;
+use tenure_store::conformance::Snapshot;
 
 use crate::Nanos;
 use crate::ends::Ends;

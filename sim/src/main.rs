@@ -135,7 +135,7 @@ fn explore(bounds: ModelBounds) -> bool {
 /// Prints what there is to turn on: a name, its rule and what it does.
 fn list() -> ExitCode {
     for mutant in Mutant::ALL {
-        println!("{}\t{}\t{}", mutant.as_str(), mutant.rule(), mutant.what());
+        println!("{}\t{}\t{}", mutant.as_str(), mutant.rule(), mutant.sentence());
     }
     ExitCode::SUCCESS
 }

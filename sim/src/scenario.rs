@@ -10,7 +10,7 @@ use tenure_core::{DutyId, Label, Ttl};
 use crate::Nanos;
 use crate::rng::SimRng;
 
-macro_rules! words {
+macro_rules! text_enum {
     ($(#[$doc:meta])* $type:ident { $($(#[$item:meta])* $name:ident $text:literal)* }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,7 +28,7 @@ macro_rules! words {
     };
 }
 
-words! {
+text_enum! {
     /// Whose semantics the store has.
     Kind {
         /// PostgreSQL, SQLite: linearizable, and nothing is ever forgotten.
@@ -42,7 +42,7 @@ words! {
     }
 }
 
-words! {
+text_enum! {
     /// Faults that may happen.
     Fault {
         /// A process stands still; its clock goes on, what was sent to it waits.

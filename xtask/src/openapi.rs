@@ -45,7 +45,7 @@ import schemathesis
 def lines(context, value):
     return value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
 "#;
-const DOCUMENT: &str = "crates/switchboard/src/http/openapi.json";
+const DOCUMENT: &str = "crates/switchboard/tests/openapi.json";
 const SECONDS: &str = "90";
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
 const TENURE: &str = "target/debug/tenure";

@@ -65,7 +65,9 @@ fn clippy() -> Result<()> {
     cargo(&["clippy", "--workspace", "--all-targets", "--all-features"], &denied(), &[])?;
     // What breaks most easily: nothing switched on.
     alone("tenure-store", "memory")?;
-    alone("tenure-targets", "")
+    alone("tenure-targets", "")?;
+    // As users build it: other packages of the workspace turn on features for tests.
+    alone("tenure", "default")
 }
 
 /// Every feature set that must compile without warnings on its own.

@@ -4,22 +4,28 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::parser::ValueSource;
 use clap::{FromArgMatches, Parser, Subcommand, ValueEnum};
-use tenure_core::GroupName;
+use serde::Serialize;
 use tenure_core::guarantee::Level;
+use tenure_core::{GroupName, Store, StoreError};
+use tenure_duty::process;
+use tenure_store::{IfAbsent, StoreUrl};
 use tenure_switchboard::token::Environment;
 
 use crate::bucket;
+use crate::checkpoint;
 use crate::env;
 use crate::failure::Failure;
 use crate::guard::GuardArgs;
 use crate::help;
 use crate::observe::ObserveArgs;
 use crate::operate::{apply, drain, evict, explain, pause, pin, plan, share, top};
+use crate::output::report;
 use crate::switchboard::{beat, channel, connectors, fence, serve, token};
 
 const DEFAULT_STORE: &str = "sqlite:tenure.db";
@@ -53,17 +59,11 @@ pub(crate) struct Args {
 
 /// Options of every command.
 #[derive(clap::Args)]
+#[command(next_help_heading = "Global options")]
 pub(crate) struct Global {
     /// Store URL: file:PATH, sqlite:PATH, postgres://..., redis://... or etcd://...
     // Text, parsed later: clap would repeat an invalid URL, which may hold a password.
-    #[arg(
-        long,
-        global = true,
-        value_name = "URL",
-        env = env::STORE,
-        hide_env_values = true,
-        default_value = DEFAULT_STORE
-    )]
+    #[arg(long, global = true, value_name = "URL", env = env::STORE, default_value = DEFAULT_STORE)]
     pub(crate) store: String,
     /// Whether the store was given on the command line.
     #[arg(skip)]
@@ -71,6 +71,28 @@ pub(crate) struct Global {
     /// Print output as one JSON document, and errors as JSON on standard error
     #[arg(long, global = true)]
     pub(crate) json: bool,
+}
+
+impl Global {
+    /// Parses the URL of the store.
+    pub(crate) fn url(&self) -> Result<StoreUrl, StoreError> {
+        StoreUrl::parse(&self.store)
+    }
+
+    /// Opens the store, which must exist.
+    pub(crate) async fn open(&self) -> Result<Arc<dyn Store>, StoreError> {
+        self.url()?.open(IfAbsent::Refuse, process::entropy()).await
+    }
+
+    /// Opens the store, which must exist, without signature checks.
+    pub(crate) async fn open_bare(&self) -> Result<Arc<dyn Store>, StoreError> {
+        self.url()?.open_bare(IfAbsent::Refuse, process::entropy()).await
+    }
+
+    /// Formats a report as JSON or as text.
+    pub(crate) fn show(&self, json: &impl Serialize, text: impl FnOnce() -> String) -> String {
+        if self.json { report(json) } else { text() }
+    }
 }
 
 #[derive(Subcommand)]
@@ -149,13 +171,13 @@ pub(crate) enum TenureCommand {
         #[command(flatten)]
         signing: SigningArgs,
         #[command(subcommand)]
-        command: CheckpointCommand,
+        command: checkpoint::CheckpointCommand,
     },
     /// Report which guarantee the store gives with its current settings
     Doctor {
         /// Minimum guarantee; the command fails below it
-        #[arg(long, value_name = "LEVEL", value_parser = levels())]
-        require: Option<String>,
+        #[arg(long, value_name = "LEVEL", value_parser = words(Level::ALL, Level::as_str))]
+        require: Option<Level>,
     },
     /// Internal: end the commands of `run` and `poll` in time
     #[command(hide = true)]
@@ -198,7 +220,7 @@ pub(crate) struct PollArgs {
     /// Source of the targets: redis://..., postgres://..., sqlite:..., http://..., file:... or
     /// list:...
     // Text, parsed later: clap would repeat an invalid URL, which may hold a password.
-    #[arg(long, value_name = "URL", env = env::TARGETS, hide_env_values = true)]
+    #[arg(long, value_name = "URL", env = env::TARGETS)]
     pub(crate) targets: String,
     /// Group of instances that share the targets
     #[arg(long, default_value = "poll")]
@@ -235,8 +257,8 @@ pub(crate) struct MemberArgs {
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) drain: Option<Duration>,
     /// Minimum guarantee of the store; the command fails below it
-    #[arg(long, value_name = "LEVEL", value_parser = levels())]
-    pub(crate) require: Option<String>,
+    #[arg(long, value_name = "LEVEL", value_parser = words(Level::ALL, Level::as_str))]
+    pub(crate) require: Option<Level>,
     /// Run commands in a PID namespace, so that none of their processes outlives tenure
     #[arg(long)]
     pub(crate) isolate: bool,
@@ -289,87 +311,14 @@ pub(crate) enum SigningMode {
     Require,
 }
 
-#[derive(Subcommand)]
-pub(crate) enum CheckpointCommand {
-    /// Print the newest checkpoint, byte for byte
-    Get {
-        /// Duty as GROUP/ID; with --schema shards, a GROUP
-        name: String,
-        /// Form of the printed document
-        #[arg(long, value_enum, default_value = "plain")]
-        schema: Schema,
-    },
-    /// List the stored versions of a checkpoint, newest first
-    History {
-        /// Duty as GROUP/ID
-        duty: String,
-    },
-    /// Verify the signatures of checkpoints and their histories
-    Verify {
-        /// Duties (GROUP/ID) or groups (GROUP); all if omitted
-        names: Vec<String>,
-    },
-    /// Restore an older version of a checkpoint as the newest
-    Rewind {
-        /// Duty as GROUP/ID
-        duty: String,
-        /// Version to restore, from `tenure checkpoint history`
-        #[arg(long, value_name = "VERSION")]
-        to: u64,
-        /// Take the duty from its holder
-        #[arg(long)]
-        force: bool,
-        /// Print what would happen and change nothing
-        #[arg(long)]
-        dry_run: bool,
-    },
-    /// Move checkpoints to another store; repeat it after an interruption
-    Move(MoveArgs),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Schema {
-    /// Cursor only
-    Plain,
-    /// Cursor with its lease
-    Lease,
-    /// Cursors of all shards of a group
-    Shards,
-}
-
-#[derive(clap::Args)]
-pub(crate) struct MoveArgs {
-    /// URL of the source store
-    #[arg(value_name = "FROM")]
-    pub(crate) from: String,
-    /// URL of the destination store; created if missing
-    #[arg(value_name = "TO")]
-    pub(crate) to: String,
-    /// Duties (GROUP/ID) or groups (GROUP); all if omitted
-    #[arg(value_name = "NAME")]
-    pub(crate) names: Vec<String>,
-    /// Name in the destination, for one duty or with --merge; with --schema shards, a GROUP
-    #[arg(long = "as", value_name = "GROUP/ID")]
-    pub(crate) rename: Option<String>,
-    /// Merge all cursors into one: the least advanced
-    #[arg(long, requires = "rename")]
-    pub(crate) merge: bool,
-    /// Form of the documents in FROM
-    #[arg(long, value_enum, default_value = "plain")]
-    pub(crate) schema: Schema,
-    /// Take duties from their holders, and overwrite checkpoints in TO
-    #[arg(long)]
-    pub(crate) force: bool,
-    /// Print what would happen and change nothing
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-    /// Minimum guarantee of TO; the command fails below it
-    #[arg(long, value_name = "LEVEL", value_parser = levels())]
-    pub(crate) require: Option<String>,
-}
-
-pub(crate) fn levels() -> PossibleValuesParser {
-    PossibleValuesParser::new(Level::ALL.map(Level::as_str))
+/// Parser for the names of a fixed set of values.
+pub(crate) fn words<T: Copy + Send + Sync + 'static>(
+    all: &'static [T],
+    name: fn(T) -> &'static str,
+) -> impl TypedValueParser<Value = T> {
+    let find = move |text: String| all.iter().copied().find(|value| name(*value) == text);
+    PossibleValuesParser::new(all.iter().map(|value| name(*value)))
+        .try_map(move |text| find(text).ok_or("not one of the names"))
 }
 
 /// Parses the arguments of this process. Usage errors do not repeat possible passwords.
@@ -401,12 +350,11 @@ impl UsageError {
                     text = text.replace(part, NOT_SHOWN);
                 }
             }
-            // What stands in a variable was not typed, and may be meant for another one.
+            // The value of a variable was not typed, and may be meant for another one.
             let ours = [env::STORE, env::SIGNING, env::SIGNING_KEYS_FILE].into_iter();
             let ours = ours.chain(env::SECRETS).chain(env::SERVE).chain(env::BEAT);
-            let ours = ours.chain(env::BUCKET);
-            let ours = ours.filter_map(std::env::var_os);
-            for value in ours.filter(|value| !value.is_empty()) {
+            let values = ours.chain(env::BUCKET).filter_map(std::env::var_os);
+            for value in values.filter(|value| !value.is_empty()) {
                 text = hide_value(&text, &value.to_string_lossy());
             }
         }
@@ -431,10 +379,14 @@ pub(crate) fn may_be_secret(word: &str) -> bool {
     word.contains("://") || word.contains('@') || may_be_key(word) || may_be_token(word)
 }
 
+/// Quotes a word of the command line, unless it may be secret.
+pub(crate) fn quoted(word: &str) -> String {
+    if may_be_secret(word) { NOT_SHOWN.to_owned() } else { format!("{word:?}") }
+}
+
 /// Whether a word may hold a token of the switchboard.
 pub(crate) fn may_be_token(word: &str) -> bool {
-    let kinds = Environment::ALL.map(|environment| format!("sw_{}_", environment.as_str()));
-    kinds.iter().any(|kind| word.contains(kind.as_str()))
+    Environment::ALL.iter().any(|environment| word.contains(&format!("sw_{environment}_")))
 }
 
 /// Whether a word may hold a signing key.

@@ -3,40 +3,30 @@
 use serde_json::json;
 use tenure_core::guarantee::{Finding, Level};
 use tenure_core::{Store, StoreError};
-use tenure_duty::process;
 use tenure_operate::doctor::{check, diagnose, level};
-use tenure_store::{IfAbsent, StoreUrl};
 
+use crate::args::Global;
 use crate::failure::Failure;
-use crate::output::{document, shown, to_stderr, to_stdout, value};
-use crate::table::table;
+use crate::output::{shown, to_stderr, to_stdout, value};
+use crate::table::{or_dash, table};
 
 /// Prints the diagnosis; a guarantee below `require` is an error after that.
-pub(crate) async fn run(
-    url: &StoreUrl,
-    require: Option<Level>,
-    json: bool,
-) -> Result<String, Failure> {
-    let store = url.open(IfAbsent::Refuse, process::entropy()).await?;
+pub(crate) async fn run(require: Option<Level>, global: &Global) -> Result<String, Failure> {
+    let (url, store) = (global.url()?, global.open().await?);
     let diagnosis = diagnose(&*store).await?;
     let level = diagnosis.level;
     let enough = check(level, require);
-    let text = match json {
-        true => {
-            let mut value = value(&diagnosis);
-            value["store"] = url.to_string().into();
-            value["required"] = json!(require.map(Level::as_str));
-            value["satisfied"] = enough.is_ok().into();
-            document(&value)
-        }
-        false => {
-            let heads = ["SETTING", "VALUE", "STATE", "AT_MOST", "MEANING"];
-            let findings = table(heads, diagnosis.findings.iter().map(row));
-            format!("guarantee: {level} ({})\n\n{findings}", level.sentence())
-        }
-    };
+    let mut value = value(&diagnosis);
+    value["store"] = url.to_string().into();
+    value["required"] = json!(require.map(Level::as_str));
+    value["satisfied"] = enough.is_ok().into();
+    let text = global.show(&value, || {
+        let heads = ["SETTING", "VALUE", "STATE", "AT_MOST", "MEANING"];
+        let findings = table(heads, diagnosis.findings.iter().map(row));
+        format!("guarantee: {level} ({})\n\n{findings}", level.sentence())
+    });
     if let Err(refusal) = enough {
-        to_stdout(&text).map_err(anyhow::Error::from)?;
+        to_stdout(text)?;
         return Err(refusal.into());
     }
     Ok(text)
@@ -58,7 +48,7 @@ fn row(finding: &Finding) -> [String; 5] {
     let change = finding.change.map(|change| format!("; change: {change}")).unwrap_or_default();
     [
         finding.setting.to_owned(),
-        finding.value.as_deref().map_or_else(|| "-".to_owned(), shown),
+        or_dash(finding.value.as_deref().map(shown)),
         state.to_owned(),
         finding.level.to_string(),
         format!("{}{change}", finding.sentence),

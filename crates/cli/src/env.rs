@@ -24,7 +24,7 @@ pub(crate) const CONNECTOR_TYPE: &str = "CONNECTOR_PROVIDER";
 pub(crate) const CONNECTOR_ENDPOINT: &str = "CONNECTOR_ENDPOINT_IDENTITY";
 pub(crate) const CONNECTOR_INSTANCE: &str = "CONNECTOR_INSTANCE_ID";
 
-/// Variables that stand for options of `beat`.
+/// Variables of options of `beat`.
 pub(crate) const BEAT: [&str; 4] =
     [SWITCHBOARD_URL, CONNECTOR_TYPE, CONNECTOR_ENDPOINT, CONNECTOR_INSTANCE];
 
@@ -41,54 +41,42 @@ pub(crate) const BUCKET_TOTAL: &str = "TENURE_BUCKET_TOTAL";
 /// Files with the config and the state of that run.
 pub(crate) const BUCKET_CONFIG: &str = "TENURE_BUCKET_CONFIG";
 pub(crate) const BUCKET_STATE: &str = "TENURE_BUCKET_STATE";
-/// Variables that stand for options of `bucket`.
+/// Variables of options of `bucket`.
 pub(crate) const BUCKET: [&str; 2] = [BUCKET_ID, BUCKET_TOTAL];
 
 /// Name of the operator in audit trails; by default user and host.
 pub(crate) const OPERATOR: &str = "TENURE_OPERATOR";
 
-/// Defaults of the options of `serve`.
-pub(crate) const LISTEN: &str = "TENURE_LISTEN";
-pub(crate) const TLS_CERT: &str = "TENURE_TLS_CERT";
-pub(crate) const TLS_KEY: &str = "TENURE_TLS_KEY";
-pub(crate) const TRUSTED_PROXIES: &str = "TENURE_TRUSTED_PROXIES";
-pub(crate) const ADVERTISE: &str = "TENURE_ADVERTISE";
-pub(crate) const ALLOWED_HOSTS: &str = "TENURE_ALLOWED_HOSTS";
-pub(crate) const KEEP_BODIES: &str = "TENURE_KEEP_BODIES";
-pub(crate) const KEEP_KEYS: &str = "TENURE_KEEP_KEYS";
-pub(crate) const AUTH_FAILURES: &str = "TENURE_AUTH_FAILURES";
-pub(crate) const AUTH_WINDOW: &str = "TENURE_AUTH_WINDOW";
-pub(crate) const MAX_CONNECTIONS: &str = "TENURE_MAX_CONNECTIONS";
-pub(crate) const MAX_CONNECTIONS_PER_ADDRESS: &str = "TENURE_MAX_CONNECTIONS_PER_ADDRESS";
-pub(crate) const MEMORY_BUDGET: &str = "TENURE_MEMORY_BUDGET";
-pub(crate) const CLIENT_TIMEOUT: &str = "TENURE_CLIENT_TIMEOUT";
-pub(crate) const DRAIN: &str = "TENURE_DRAIN";
 /// Default of `--liveness` of `serve` and `connectors`.
 pub(crate) const LIVENESS: &str = "TENURE_LIVENESS";
-pub(crate) const STATISTICS_EVERY: &str = "TENURE_STATISTICS_EVERY";
-pub(crate) const FIELDS: &str = "TENURE_FIELDS";
 
-/// All variables of `serve`.
+/// Variables of `serve`: `TENURE_` and the field of its arguments.
 pub(crate) const SERVE: [&str; 18] = [
-    LISTEN,
-    TLS_CERT,
-    TLS_KEY,
-    TRUSTED_PROXIES,
-    ADVERTISE,
-    ALLOWED_HOSTS,
-    KEEP_BODIES,
-    KEEP_KEYS,
-    AUTH_FAILURES,
-    AUTH_WINDOW,
-    MAX_CONNECTIONS,
-    MAX_CONNECTIONS_PER_ADDRESS,
-    MEMORY_BUDGET,
-    CLIENT_TIMEOUT,
-    DRAIN,
+    "TENURE_LISTEN",
+    "TENURE_TLS_CERT",
+    "TENURE_TLS_KEY",
+    "TENURE_TRUSTED_PROXIES",
+    "TENURE_ADVERTISE",
+    "TENURE_ALLOWED_HOSTS",
+    "TENURE_KEEP_BODIES",
+    "TENURE_KEEP_KEYS",
+    "TENURE_AUTH_FAILURES",
+    "TENURE_AUTH_WINDOW",
+    "TENURE_MAX_CONNECTIONS",
+    "TENURE_MAX_CONNECTIONS_PER_ADDRESS",
+    "TENURE_MEMORY_BUDGET",
+    "TENURE_CLIENT_TIMEOUT",
+    "TENURE_DRAIN",
     LIVENESS,
-    STATISTICS_EVERY,
-    FIELDS,
+    "TENURE_STATISTICS_EVERY",
+    "TENURE_FIELDS",
 ];
+
+/// Returns the variable of an option of `serve`.
+pub(crate) fn of_serve(id: &str) -> Option<&'static str> {
+    let name = format!("TENURE_{}", id.to_ascii_uppercase());
+    SERVE.into_iter().find(|variable| *variable == name)
+}
 
 /// Secrets of Tenure that the commands it starts do not get. The store's URL is not among them: a
 /// command may use the store, too.

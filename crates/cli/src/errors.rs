@@ -3,8 +3,9 @@
 use serde_json::{Value, json};
 use tenure_core::Code;
 
+use crate::args::{Global, quoted};
+use crate::failure::Failure;
 use crate::hints::hint;
-use crate::output::document;
 
 macro_rules! pages {
     ($($code:literal)*) => {
@@ -25,30 +26,28 @@ pages! {
     "SW009" "SW010"
 }
 
-/// A test sees to it that every code has a page.
+/// Returns the page of a code; a test checks that each has one.
 fn page(code: Code) -> &'static str {
     let found = PAGES.iter().find(|(name, _)| *name == code.as_str());
     found.map_or("", |(_, page)| page)
 }
 
-/// The page of a code, or the list of all.
-pub(crate) fn text(code: Option<Code>, json: bool) -> String {
-    match (code, json) {
-        (Some(code), false) => page(code).to_owned(),
-        (Some(code), true) => {
-            let mut value = entry(code);
-            value["page"] = page(code).into();
-            document(&value)
-        }
-        (None, false) => {
-            let line = |code: &Code| format!("{code}  {}\n", code.sentence());
-            Code::ALL.iter().map(line).collect()
-        }
-        (None, true) => {
-            let entries: Vec<Value> = Code::ALL.iter().map(|code| entry(*code)).collect();
-            document(&json!({ "errors": entries }))
-        }
-    }
+/// Returns the page of a code, or the list of all.
+pub(crate) fn run(code: Option<&str>, global: &Global) -> Result<String, Failure> {
+    let Some(text) = code else {
+        let entries: Vec<Value> = Code::ALL.iter().map(|code| entry(*code)).collect();
+        let line = |code: &Code| format!("{code}  {}\n", code.sentence());
+        let list = || Code::ALL.iter().map(line).collect();
+        return Ok(global.show(&json!({ "errors": entries }), list));
+    };
+    let code = Code::ALL.iter().copied().find(|code| code.as_str().eq_ignore_ascii_case(text));
+    let code = code.ok_or_else(|| {
+        let text = quoted(text);
+        Failure::Usage(format!("there is no error code {text}; `tenure errors` lists all"))
+    })?;
+    let mut value = entry(code);
+    value["page"] = page(code).into();
+    Ok(global.show(&value, || page(code).to_owned()))
 }
 
 fn entry(code: Code) -> Value {

@@ -21,108 +21,117 @@ const NO_CHECKPOINT: u8 = 5;
 pub(crate) enum Failure {
     /// Bad arguments.
     Usage(String),
-    /// An error with a code and a page.
-    Store(StoreError),
-    /// An error after a part was done; `kept` is the state that is left.
-    Kept { error: StoreError, kept: &'static str },
-    /// A part was refused; the whole report is printed first.
-    Partly { shown: String, error: StoreError, kept: &'static str },
     /// The command needs `--yes`; a preview is printed first.
     Unconfirmed { shown: String },
-    /// A failure with an exit code of its own, which differs from that of the user's command.
-    Around { failure: Box<Failure>, code: u8 },
-    /// An error whose hint depends on the command.
-    Hinted { error: StoreError, hint: &'static str },
-    /// The operating system failed: no thread, no room for the output.
-    Machine(anyhow::Error),
+    /// An error with a code and a page.
+    Error(Box<ErrorReport>),
+}
+
+/// An error as it is printed.
+#[derive(Debug)]
+pub(crate) struct ErrorReport {
+    pub(crate) error: StoreError,
+    /// Report that is printed first, if a part was done.
+    shown: String,
+    /// State that is left; by default, that of the error.
+    pub(crate) kept: Option<&'static str>,
+    /// Next step, where it depends on the command.
+    hint: Option<&'static str>,
+    /// Exit code, where it has to differ from those of the user's command.
+    exit: Option<u8>,
 }
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
-        Self::Store(error)
+        let (shown, kept, hint, exit) = (String::new(), None, None, None);
+        Self::Error(Box::new(ErrorReport { error, shown, kept, hint, exit }))
     }
 }
 
 impl From<SwitchboardError> for Failure {
     fn from(error: SwitchboardError) -> Self {
-        Self::Store(error.into())
+        StoreError::from(error).into()
     }
 }
 
 impl From<OperateError> for Failure {
     fn from(error: OperateError) -> Self {
         match error {
-            OperateError::Store(error) => Self::Store(error),
-            OperateError::Kept { error, kept } => Self::Kept { error, kept },
-            OperateError::Refused { code, detail } => {
-                Self::Store(StoreError::refused(code, detail))
-            }
-            error @ OperateError::Write { .. } => Self::Machine(error.into()),
+            OperateError::Store(error) => error.into(),
+            OperateError::Kept { error, kept } => Self::from(error).keeping(kept),
+            OperateError::Refused { code, detail } => StoreError::refused(code, detail).into(),
+            error @ OperateError::Write { .. } => anyhow::Error::from(error).into(),
         }
     }
 }
 
+/// The operating system failed: no thread, no room for the output.
 impl From<anyhow::Error> for Failure {
     fn from(error: anyhow::Error) -> Self {
-        Self::Machine(error)
+        StoreError::refused(Code::Machine, format!("{error:#}")).into()
     }
 }
 
 impl Failure {
+    /// A part was refused; the whole report is printed first.
+    pub(crate) fn partly(shown: String, error: StoreError, kept: &'static str) -> Self {
+        let (kept, hint, exit) = (Some(kept), None, None);
+        Self::Error(Box::new(ErrorReport { error, shown, kept, hint, exit }))
+    }
+
     /// Adds the state that is left after a part was done.
-    pub(crate) fn keeping(self, kept: &'static str) -> Self {
-        match self {
-            Self::Store(error) => Self::Kept { error, kept },
-            Self::Machine(error) => {
-                let error = StoreError::refused(Code::Machine, format!("{error:#}"));
-                Self::Kept { error, kept }
-            }
-            other => other,
+    pub(crate) fn keeping(mut self, kept: &'static str) -> Self {
+        if let Self::Error(report) = &mut self {
+            report.kept.get_or_insert(kept);
         }
+        self
+    }
+
+    /// Adds the next step, where it depends on the command.
+    pub(crate) fn hinting(mut self, hint: &'static str) -> Self {
+        if let Self::Error(report) = &mut self {
+            report.hint = Some(hint);
+        }
+        self
+    }
+
+    /// Gives an error an exit code of its own; the first one stays.
+    pub(crate) fn exiting(mut self, code: u8) -> Self {
+        if let Self::Error(report) = &mut self {
+            report.exit.get_or_insert(code);
+        }
+        self
     }
 
     /// Prints the failure to standard error and returns the exit code.
     pub(crate) fn report(&self, json: bool) -> ExitCode {
-        let mut hint = None;
-        let (error, kept) = match self {
-            Self::Hinted { error, hint: this } => {
-                hint = Some(*this);
-                (error, kept(error))
-            }
-            Self::Store(error) => (error, kept(error)),
-            Self::Kept { error, kept } => (error, *kept),
-            Self::Partly { shown, error, kept } => {
-                if let Err(error) = to_stdout(shown) {
-                    return Self::Machine(error.into()).report(json);
-                }
-                (error, *kept)
-            }
-            Self::Unconfirmed { shown } => {
-                if let Err(error) = to_stdout(shown) {
-                    return Self::Machine(error.into()).report(json);
-                }
-                to_stderr("nothing was changed; add --yes to confirm");
-                return ExitCode::from(REFUSED);
-            }
-            Self::Around { failure, code } => {
-                failure.report(json);
-                return ExitCode::from(*code);
-            }
+        let shown = match self {
             Self::Usage(what) => {
                 to_stderr(&format!("error: {what}"));
                 return ExitCode::from(BAD_USAGE);
             }
-            Self::Machine(error) => {
-                let error = StoreError::refused(Code::Machine, format!("{error:#}"));
-                return Self::Store(error).report(json);
-            }
+            Self::Unconfirmed { shown } => shown,
+            Self::Error(report) => &report.shown,
         };
-        let hint = hint.unwrap_or(hints::hint(error.code()));
+        // Standard output may be what failed: it is not touched without need.
+        if !shown.is_empty()
+            && let Err(failure) = to_stdout(shown)
+        {
+            let exit = if let Self::Error(report) = self { report.exit } else { None };
+            return exit.into_iter().fold(failure, Self::exiting).report(json);
+        }
+        let Self::Error(report) = self else {
+            to_stderr("nothing was changed; add --yes to confirm");
+            return ExitCode::from(REFUSED);
+        };
+        let error = &report.error;
+        let kept = report.kept.unwrap_or(kept(error));
+        let hint = report.hint.unwrap_or(hints::hint(error.code()));
         to_stderr(&match json {
             true => for_programs(error, kept, hint),
             false => for_people(error, kept, hint),
         });
-        ExitCode::from(exit_code(error))
+        ExitCode::from(report.exit.unwrap_or(exit_code(error)))
     }
 }
 
@@ -137,7 +146,7 @@ fn exit_code(error: &StoreError) -> u8 {
 
 fn kept(error: &StoreError) -> &'static str {
     match error.is_unknown() {
-        true => "the change may have happened: read the state before you decide",
+        true => "unknown; the change may have happened",
         false => "nothing was changed",
     }
 }
@@ -165,10 +174,7 @@ pub(crate) fn of_usage(usage: &UsageError) -> ExitCode {
         to_stderr(&usage.text);
         return ExitCode::from(BAD_USAGE);
     }
-    match to_stdout(&usage.text) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => Failure::Machine(error.into()).report(false),
-    }
+    to_stdout(&usage.text).map_or_else(|failure| failure.report(false), |_| ExitCode::SUCCESS)
 }
 
 #[cfg(test)]
@@ -188,11 +194,7 @@ mod tests {
         );
         let unknown = StoreError::unknown(Code::Lost, "x");
         let text = for_people(&unknown, kept(&unknown), hints::hint(unknown.code()));
-        assert!(
-            text.contains(
-                "\nkept: the change may have happened: read the state before you decide\n"
-            )
-        );
+        assert!(text.contains("\nkept: unknown; the change may have happened\n"));
         assert_eq!(exit_code(&unknown), 3);
         let codes = [Code::Lost, Code::BadUrl, Code::BadInput, Code::BadKeys, Code::NoCheckpoint];
         let exits = codes.map(|code| exit_code(&StoreError::refused(code, "x")));

@@ -25,14 +25,11 @@ mod table;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use tenure_core::Code;
-use tenure_core::guarantee::Level;
-use tenure_store::StoreUrl;
 
-use args::{Args, Global, NOT_SHOWN, TenureCommand, group_name, may_be_secret, name, path};
+use args::{Args, TenureCommand};
 use failure::Failure;
-use operate::GroupOperation;
-use switchboard::SwitchboardCommand;
+use operate::{forget, ls};
+use switchboard::{channel, connectors, fence, serve, token};
 
 fn main() -> ExitCode {
     #[cfg(feature = "mutants")]
@@ -50,99 +47,51 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs one command. The store's URL is parsed only for commands that need a store.
-fn run(args: Args) -> Result<ExitCode, Failure> {
-    let Args { global, command } = args;
-    let json = global.json;
-    let store = || StoreUrl::parse(&global.store);
-    let operate = |operation| wait_for(operate::run(&store()?, operation, json));
-    let switchboard = |command| wait_for(switchboard::run(&store()?, command, json));
+/// Runs one command. The store's URL is parsed only by commands that need a store.
+fn run(Args { global, command }: Args) -> Result<ExitCode, Failure> {
+    let global = &global;
     let text = match command {
-        TenureCommand::Ls { group } => {
-            let group = group.as_deref().map(group_name).transpose()?;
-            return operate(GroupOperation::List(group));
-        }
-        TenureCommand::Top(args) => return operate(args.operation()?),
-        TenureCommand::Explain(args) => return operate(args.operation()?),
-        TenureCommand::Plan(args) => return operate(args.operation()?),
-        TenureCommand::Apply(args) => return operate(args.operation()?),
-        TenureCommand::Forget { duties, dry_run } => {
-            let duties = duties.iter().map(|duty| name(duty, str::parse));
-            let duties = duties.collect::<Result<_, _>>()?;
-            return operate(GroupOperation::Forget { duties, dry_run });
-        }
-        TenureCommand::Drain(args) => return operate(args.operation()?),
-        TenureCommand::Evict(args) => return operate(args.operation()?),
-        TenureCommand::Pause(args) => return operate(args.operation(true)?),
-        TenureCommand::Resume(args) => return operate(args.operation(false)?),
-        TenureCommand::Pin(args) => return operate(args.operation()?),
-        TenureCommand::Cordon(args) => return operate(args.operation()?),
-        TenureCommand::Weight(args) => return operate(args.operation()?),
-        TenureCommand::Run(args) => return run::run_command(&args, store()),
-        TenureCommand::Poll(args) => return run::poll_targets(&args, store()),
+        TenureCommand::Run(args) => return run::run_command(&args, global),
+        TenureCommand::Poll(args) => return run::poll_targets(&args, global),
+        TenureCommand::Bucket(args) => return bucket::run(&args, global),
+        TenureCommand::Drain(args) => return wait_for(args.run(global)),
+        TenureCommand::Serve(args) => return serve::main(&args, &global.url()?),
         TenureCommand::Guard(args) => {
             tenure_supervise::guard::main(&args.stage())?;
             return Ok(ExitCode::SUCCESS);
         }
-        TenureCommand::Bucket(args) => {
-            return bucket::run(bucket::BucketTask::new(&args, &global)?, json);
+        TenureCommand::Ls { group } => wait_for(ls::run(group.as_deref(), global)),
+        TenureCommand::Top(args) => wait_for(args.run(global)),
+        TenureCommand::Explain(args) => wait_for(args.run(global)),
+        TenureCommand::Plan(args) => wait_for(args.run(global)),
+        TenureCommand::Apply(args) => wait_for(args.run(global)),
+        TenureCommand::Evict(args) => wait_for(args.run(global)),
+        TenureCommand::Pause(args) => wait_for(args.run(true, global)),
+        TenureCommand::Resume(args) => wait_for(args.run(false, global)),
+        TenureCommand::Pin(args) => wait_for(args.run(global)),
+        TenureCommand::Cordon(args) => wait_for(args.run(global)),
+        TenureCommand::Weight(args) => wait_for(args.run(global)),
+        TenureCommand::Forget { duties, dry_run } => {
+            wait_for(forget::run(&duties, dry_run, global))
         }
-        TenureCommand::Serve(args) => {
-            return switchboard::serve::main(switchboard::serve::ServeSettings::new(
-                &args,
-                store()?,
-            )?);
-        }
-        TenureCommand::Beat(args) => {
-            let task = switchboard::beat::BeatTask::new(&args)?;
-            return wait_for(switchboard::beat::run(task, json));
-        }
-        TenureCommand::Token(command) => switchboard(SwitchboardCommand::Token(command))?,
-        TenureCommand::Fence(command) => switchboard(SwitchboardCommand::Fence(command))?,
-        TenureCommand::Channel(command) => switchboard(SwitchboardCommand::Channel(command))?,
-        TenureCommand::Connectors(command) => switchboard(SwitchboardCommand::Connectors(command))?,
-        other => print_text(other, &global)?,
-    };
-    output::to_stdout(&text).context("cannot write to standard output")?;
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Runs a command on a store as a whole, or one about Tenure itself. Returns its output.
-fn print_text(command: TenureCommand, global: &Global) -> Result<String, Failure> {
-    let json = global.json;
-    let store = || StoreUrl::parse(&global.store);
-    match command {
-        TenureCommand::Store(command) => wait_for(store::run(&store()?, command, json)),
-        TenureCommand::Migrate { print: true } => migrate::script(&store()?, json),
-        TenureCommand::Migrate { print: false } => wait_for(migrate::run(&store()?, json)),
+        TenureCommand::Beat(args) => wait_for(args.run(global)),
+        TenureCommand::Token(command) => wait_for(token::run(command, global)),
+        TenureCommand::Fence(command) => wait_for(fence::run(command, global)),
+        TenureCommand::Channel(command) => wait_for(channel::run(command, global)),
+        TenureCommand::Connectors(command) => wait_for(connectors::run(command, global)),
+        TenureCommand::Store(command) => wait_for(store::run(command, global)),
+        TenureCommand::Migrate { print: true } => migrate::script(global),
+        TenureCommand::Migrate { print: false } => wait_for(migrate::run(global)),
         TenureCommand::Checkpoint { signing, command } => {
-            let signing = signing::SigningSettings::new(&signing)?;
-            let task = checkpoint::CheckpointTask::new(&command, signing, &global.store)?;
-            wait_for(checkpoint::run(task, json))
+            wait_for(checkpoint::run(&command, &signing, global))
         }
-        TenureCommand::Doctor { require } => {
-            let require = require.as_deref().and_then(Level::parse);
-            wait_for(doctor::run(&store()?, require, json))
-        }
-        TenureCommand::Completions { shell } => shell::completions(shell, json),
-        TenureCommand::Man { dir } => {
-            let dir = dir.as_deref().map(path).transpose()?;
-            shell::manual(dir.as_deref(), json)
-        }
-        TenureCommand::Errors { code } => {
-            Ok(errors::text(code.as_deref().map(error_code).transpose()?, json))
-        }
-        // `run` handles every other command.
-        _ => Ok(String::new()),
-    }
-}
-
-fn error_code(text: &str) -> Result<Code, Failure> {
-    let code = Code::ALL.iter().copied().find(|code| code.as_str().eq_ignore_ascii_case(text));
-    code.ok_or_else(|| {
-        let text = if may_be_secret(text) { NOT_SHOWN.to_owned() } else { format!("{text:?}") };
-        Failure::Usage(format!("there is no error code {text}; `tenure errors` lists all"))
-    })
+        TenureCommand::Doctor { require } => wait_for(doctor::run(require, global)),
+        TenureCommand::Errors { code } => errors::run(code.as_deref(), global),
+        TenureCommand::Completions { shell } => shell::completions(shell, global),
+        TenureCommand::Man { dir } => shell::manual(dir.as_deref(), global),
+    }?;
+    output::to_stdout(text)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Switches off the rule that a test names.

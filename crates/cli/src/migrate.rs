@@ -3,14 +3,16 @@
 use serde_json::json;
 use tenure_core::Code;
 use tenure_duty::process;
-use tenure_store::{IfAbsent, StoreUrl};
+use tenure_store::IfAbsent;
 use tenure_switchboard::storage;
 
+use crate::args::Global;
 use crate::failure::Failure;
-use crate::output::{document, shown, to_stderr};
+use crate::output::{shown, to_stderr};
 
 /// Opens the store, which updates it, or creates it.
-pub(crate) async fn run(url: &StoreUrl, json: bool) -> Result<String, Failure> {
+pub(crate) async fn run(global: &Global) -> Result<String, Failure> {
+    let url = &global.url()?;
     let created = match url.open(IfAbsent::Refuse, process::entropy()).await {
         Err(error) if error.code() == Code::Absent => {
             url.open(IfAbsent::Create, process::entropy()).await?;
@@ -21,7 +23,7 @@ pub(crate) async fn run(url: &StoreUrl, json: bool) -> Result<String, Failure> {
             false
         }
     };
-    // The switchboard keeps its tables beside the store's, where there are tables.
+    // The switchboard has tables of its own in the same database.
     if url.tables().is_ok() {
         match storage::open(url, IfAbsent::Create).await {
             // Not every role that runs Tenure runs the switchboard.
@@ -31,24 +33,20 @@ pub(crate) async fn run(url: &StoreUrl, json: bool) -> Result<String, Failure> {
             opened => drop(opened?),
         }
     }
-    let store = url.to_string();
-    Ok(match (json, created) {
-        (true, _) => document(&json!({ "store": store, "created": created })),
-        (false, true) => format!("{} is a new store\n", shown(&store)),
-        (false, false) => format!("{} is up to date\n", shown(&store)),
-    })
+    let (store, is) = (url.to_string(), if created { "a new store" } else { "up to date" });
+    Ok(global.show(&json!({ "store": store, "created": created }), || {
+        format!("{} is {is}\n", shown(&store))
+    }))
 }
 
 /// Prints the script for an administrator.
-pub(crate) fn script(url: &StoreUrl, json: bool) -> Result<String, Failure> {
+pub(crate) fn script(global: &Global) -> Result<String, Failure> {
+    let url = &global.url()?;
     let mut script = url.migration_script()?;
     if url.tables().is_ok() {
         script = joined(&script, &storage::script(url)?);
     }
-    Ok(match json {
-        true => document(&json!({ "store": url.to_string(), "script": script })),
-        false => script,
-    })
+    Ok(global.show(&json!({ "store": url.to_string(), "script": script }), || script.clone()))
 }
 
 /// First words of the lines that list the rights of each role.

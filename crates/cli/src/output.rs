@@ -1,18 +1,27 @@
 //! Output to terminals and pipes.
 
+use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
 
+use anyhow::Context as _;
 use rustix::termios::tcgetwinsize;
 use serde::Serialize;
 use serde_json::Value;
 pub(crate) use tenure_core::text::escaped as shown;
 
-/// Note of a dry run.
-pub(crate) const DRY_RUN: &str = "a dry run: nothing was changed";
+use crate::failure::Failure;
 
-/// Writes to standard output. A reader that has seen enough (`tenure ls | head`) is no error.
-pub(crate) fn to_stdout(text: &str) -> io::Result<()> {
-    bytes_to_stdout(text.as_bytes())
+/// Writes to standard output. Returns `false` if the reader has gone (`tenure ls | head`).
+pub(crate) fn to_stdout(output: impl AsRef<[u8]>) -> Result<bool, Failure> {
+    Ok(write_stdout(output).context("cannot write to standard output")?)
+}
+
+/// Writes to standard output, as [`to_stdout`] does.
+pub(crate) fn write_stdout(output: impl AsRef<[u8]>) -> io::Result<bool> {
+    match all_to_stdout(output.as_ref()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        written => written.map(|()| true),
+    }
 }
 
 /// Writes to standard output; a closed pipe is an error.
@@ -21,17 +30,21 @@ pub(crate) fn all_to_stdout(bytes: &[u8]) -> io::Result<()> {
     stdout.write_all(bytes).and_then(|()| stdout.flush())
 }
 
-/// Writes bytes to standard output; a closed pipe is no error.
-pub(crate) fn bytes_to_stdout(bytes: &[u8]) -> io::Result<()> {
-    match all_to_stdout(bytes) {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        other => other,
+/// Writes a line to standard error. A failure is ignored: there is no other place to report it.
+pub(crate) fn to_stderr(text: &str) {
+    let _ = writeln!(io::stderr().lock(), "{}", text.trim_end());
+}
+
+/// Prints a note on a dry run to standard error.
+pub(crate) fn note_dry_run(dry_run: bool) {
+    if dry_run {
+        to_stderr("a dry run: nothing was changed");
     }
 }
 
-/// Writes a line to standard error. A failure is ignored: there is nobody left to tell.
-pub(crate) fn to_stderr(text: &str) {
-    let _ = writeln!(io::stderr().lock(), "{}", text.trim_end());
+/// Prints notes to standard error.
+pub(crate) fn note_all(notes: &[impl Display]) {
+    notes.iter().for_each(|note| to_stderr(&format!("note: {note}")));
 }
 
 /// Formats a JSON document, with sorted keys.

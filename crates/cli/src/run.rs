@@ -4,7 +4,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::guarantee::Level;
 use tenure_core::{Code, GroupName, Label, StoreError, Ttl};
 use tenure_store::StoreUrl;
 use tenure_supervise::SuperviseError;
@@ -13,7 +12,7 @@ use tenure_supervise::poll::{PollSettings, poll};
 use tenure_supervise::run::{AssignedWork, RunSettings, run as supervise};
 use tenure_targets::TargetsUrl;
 
-use crate::args::{self, name};
+use crate::args::{self, Global, name};
 use crate::env;
 use crate::failure::Failure;
 use crate::limits::{check_count, check_time};
@@ -41,7 +40,7 @@ impl args::MemberArgs {
         let store = StoreSettings {
             url: store,
             signing: Arc::new(move || signing.signing()),
-            require: self.require.as_deref().and_then(Level::parse),
+            require: self.require,
         };
         let settings = SupervisorSettings {
             grace: self.grace,
@@ -61,7 +60,8 @@ impl args::MemberArgs {
 }
 
 impl args::RunCommandArgs {
-    pub(crate) fn settings(&self, store: StoreUrl) -> Result<RunSettings, Failure> {
+    fn settings(&self, global: &Global) -> Result<RunSettings, Failure> {
+        let store = global.url()?;
         Ok(RunSettings {
             duty: name(&self.duty, str::parse)?,
             no_wait: self.no_wait,
@@ -72,15 +72,15 @@ impl args::RunCommandArgs {
 }
 
 impl args::PollArgs {
-    pub(crate) fn settings(&self, store: StoreUrl) -> Result<PollSettings, Failure> {
-        let member = self.member.settings(store)?;
+    fn settings(&self, global: &Global) -> Result<PollSettings, Failure> {
+        let member = self.member.settings(global.url()?)?;
         check_time("--every", self.every, MIN_INTERVAL, MAX_INTERVAL)?;
         check_time("--list-every", self.list_every, MIN_INTERVAL, MAX_INTERVAL)?;
         // A longer poll does not fit into any TTL.
         check_time("--timeout", self.timeout, MIN_INTERVAL, Ttl::MAX_TTL / 2)?;
         check_count("--jobs", self.jobs, 1, MAX_JOBS)?;
         let settings = PollSettings {
-            targets: TargetsUrl::parse(&self.targets)?.open(),
+            targets: TargetsUrl::parse(&self.targets).map_err(StoreError::from)?.open(),
             group: name(&self.group, GroupName::unescape)?,
             member,
             every: self.every,
@@ -97,19 +97,15 @@ impl args::PollArgs {
 /// Runs `tenure run`.
 pub(crate) fn run_command(
     args: &args::RunCommandArgs,
-    store: Result<StoreUrl, StoreError>,
+    global: &Global,
 ) -> Result<ExitCode, Failure> {
-    let settings = store.map_err(Failure::from).and_then(|store| args.settings(store));
-    wait_for(run(settings.map_err(bad_usage)?, None)).map_err(around)
+    let settings = args.settings(global).map_err(bad_usage)?;
+    wait_for(run(settings, None)).map_err(around)
 }
 
 /// Runs `tenure poll`.
-pub(crate) fn poll_targets(
-    args: &args::PollArgs,
-    store: Result<StoreUrl, StoreError>,
-) -> Result<ExitCode, Failure> {
-    let settings = store.map_err(Failure::from).and_then(|store| args.settings(store));
-    let settings = settings.map_err(bad_usage)?;
+pub(crate) fn poll_targets(args: &args::PollArgs, global: &Global) -> Result<ExitCode, Failure> {
+    let settings = args.settings(global).map_err(bad_usage)?;
     wait_for(async { Ok(poll(settings).await?) })?;
     Ok(ExitCode::SUCCESS)
 }
@@ -119,7 +115,7 @@ pub(crate) async fn run(
     settings: RunSettings,
     work: Option<Box<dyn AssignedWork>>,
 ) -> Result<ExitCode, Failure> {
-    // Without a command its exit codes need not be told from Tenure's.
+    // Without a command there are no exit codes to distinguish from Tenure's.
     let has_command = !settings.command.is_empty();
     let ran = supervise(settings, work).await.map_err(Failure::from);
     ran.map(ExitCode::from).map_err(|failure| if has_command { around(failure) } else { failure })
@@ -127,20 +123,14 @@ pub(crate) async fn run(
 
 /// Gives bad usage exit code 2 whatever it is: 1 means that another instance holds the duty.
 pub(crate) fn bad_usage(failure: Failure) -> Failure {
-    match failure {
-        Failure::Usage(_) => failure,
-        _ => Failure::Around { failure: Box::new(failure), code: BAD_USAGE },
-    }
+    failure.exiting(BAD_USAGE)
 }
 
 /// Gives a failure of Tenure an exit code that differs from the command's.
 pub(crate) fn around(failure: Failure) -> Failure {
-    let code = match &failure {
-        Failure::Around { .. } | Failure::Usage(_) => return failure,
-        Failure::Store(error) | Failure::Hinted { error, .. } if error.code() == Code::Held => HELD,
-        _ => TENURE_FAILED,
-    };
-    Failure::Around { failure: Box::new(failure), code }
+    let is_held = matches!(&failure, Failure::Error(report)
+        if report.error.code() == Code::Held && report.kept.is_none());
+    failure.exiting(if is_held { HELD } else { TENURE_FAILED })
 }
 
 impl From<SuperviseError> for Failure {
@@ -149,16 +139,16 @@ impl From<SuperviseError> for Failure {
             SuperviseError::Setting { setting, problem } => {
                 Self::Usage(format!("--{setting} {problem}"))
             }
-            SuperviseError::Store(error) => Self::Store(error),
-            SuperviseError::Kept { error, kept } => Self::Kept { error, kept },
+            SuperviseError::Store(error) => error.into(),
+            SuperviseError::Duty(error) => StoreError::from(error).into(),
+            SuperviseError::Kept { error, kept } => Self::from(error).keeping(kept),
             SuperviseError::Held(error) => {
-                Self::Hinted { error, hint: "start without --no-wait to wait for it" }
+                Self::from(error).hinting("start without --no-wait to wait for it")
             }
-            SuperviseError::CannotStart { error, not_found } => Self::Around {
-                failure: Box::new(Self::Kept { error, kept: "the duty was released" }),
-                code: if not_found { NOT_FOUND } else { CANNOT_START },
-            },
-            error @ SuperviseError::System { .. } => Self::Machine(error.into()),
+            SuperviseError::CannotStart { error, not_found } => Self::from(error)
+                .keeping("the duty was released")
+                .exiting(if not_found { NOT_FOUND } else { CANNOT_START }),
+            error @ SuperviseError::System { .. } => anyhow::Error::from(error).into(),
         }
     }
 }

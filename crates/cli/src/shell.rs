@@ -9,13 +9,13 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 use serde_json::json;
 
-use crate::args::{Args, Global};
+use crate::args::{Args, Global, path};
 use crate::failure::Failure;
 use crate::help;
-use crate::output::{document, shown};
+use crate::output::shown;
 
 /// Returns the completion script of a shell.
-pub(crate) fn completions(shell: Shell, json: bool) -> Result<String, Failure> {
+pub(crate) fn completions(shell: Shell, global: &Global) -> Result<String, Failure> {
     // Scripts would offer hidden commands, too.
     let whole = Args::command();
     let seen = whole.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
@@ -24,30 +24,23 @@ pub(crate) fn completions(shell: Shell, json: bool) -> Result<String, Failure> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command, "tenure", &mut script);
     let script = String::from_utf8(script).context("the script is not UTF-8")?;
-    Ok(match json {
-        true => document(&json!({ "shell": shell.to_string(), "script": script })),
-        false => script,
-    })
+    let value = json!({ "shell": shell.to_string(), "script": script });
+    Ok(global.show(&value, || script))
 }
 
 /// Returns the manual page; or writes one for every command into a folder.
-pub(crate) fn manual(folder: Option<&Path>, json: bool) -> Result<String, Failure> {
+pub(crate) fn manual(folder: Option<&Path>, global: &Global) -> Result<String, Failure> {
     if let Some(folder) = folder {
-        return write_pages(folder, json);
+        let folder = path(folder)?;
+        let name = folder.display().to_string();
+        fs::create_dir_all(&folder).with_context(|| format!("cannot create {name}"))?;
+        clap_mangen::generate_to(help::command(), &folder)
+            .with_context(|| format!("cannot write to {name}"))?;
+        let text = || format!("the pages are in {}\n", shown(&name));
+        return Ok(global.show(&json!({ "folder": name }), text));
     }
     let mut page = Vec::new();
     Man::new(help::command()).render(&mut page).context("cannot write the page")?;
     let page = String::from_utf8(page).context("the page is not UTF-8")?;
-    Ok(if json { document(&json!({ "page": page })) } else { page })
-}
-
-fn write_pages(folder: &Path, json: bool) -> Result<String, Failure> {
-    let name = folder.display().to_string();
-    fs::create_dir_all(folder).with_context(|| format!("cannot create {name}"))?;
-    clap_mangen::generate_to(help::command(), folder)
-        .with_context(|| format!("cannot write to {name}"))?;
-    Ok(match json {
-        true => document(&json!({ "folder": name })),
-        false => format!("the pages are in {}\n", shown(&name)),
-    })
+    Ok(global.show(&json!({ "page": page }), || page))
 }

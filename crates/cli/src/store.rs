@@ -3,15 +3,16 @@
 //! Why: docs/decisions/0014-epochs-after-a-restore.md
 
 use clap::Subcommand;
-use serde_json::json;
+use serde_json::{Value, json};
 use tenure_core::store::{Adopt, Retention};
 use tenure_core::text::counted;
 use tenure_core::{Code, Epoch, Store, StoreError};
 use tenure_duty::process;
-use tenure_store::{IfAbsent, StoreUrl};
+use tenure_store::StoreUrl;
 
+use crate::args::Global;
 use crate::failure::Failure;
-use crate::output::{DRY_RUN, document, shown, to_stderr};
+use crate::output::{note_dry_run, shown};
 use crate::switchboard::adopt_inbox;
 
 #[derive(Subcommand)]
@@ -47,12 +48,7 @@ pub(crate) enum Consent {
     Missing,
 }
 
-pub(crate) async fn run(
-    url: &StoreUrl,
-    command: StoreCommand,
-    json: bool,
-) -> Result<String, Failure> {
-    let open = || url.open(IfAbsent::Refuse, process::entropy());
+pub(crate) async fn run(command: StoreCommand, global: &Global) -> Result<String, Failure> {
     match command {
         StoreCommand::Adopt { floor, dry_run, yes } => {
             let consent = match (yes, dry_run) {
@@ -61,18 +57,10 @@ pub(crate) async fn run(
                 (false, false) => Consent::Missing,
             };
             let floor = floor.map(Epoch::new).transpose()?;
-            adopt(&*open().await?, url, floor, consent, json).await
+            adopt(floor, consent, global).await
         }
-        StoreCommand::Retention { history, audit } => {
-            retention(&*open().await?, url, (history, audit), json).await
-        }
+        StoreCommand::Retention { history, audit } => retention(history, audit, global).await,
     }
-}
-
-/// Returns the wall clock as a floor: no duty is granted once per microsecond, so no epoch that a
-/// restored store has lost is above it.
-fn wall_clock_floor() -> Result<Epoch, StoreError> {
-    Epoch::new(process::unix_micros())
 }
 
 /// Refuses a floor that only a mistake or a wrong clock can explain: it cannot be undone.
@@ -89,37 +77,30 @@ async fn check_floor(store: &dyn Store, floor: Epoch) -> Result<(), StoreError> 
     Err(StoreError::refused(Code::BadInput, detail))
 }
 
-async fn adopt(
-    store: &dyn Store,
-    url: &StoreUrl,
-    floor: Option<Epoch>,
-    consent: Consent,
-    json: bool,
-) -> Result<String, Failure> {
-    let floor = floor.map_or_else(wall_clock_floor, Ok)?;
+async fn adopt(floor: Option<Epoch>, consent: Consent, global: &Global) -> Result<String, Failure> {
+    let (url, store) = (&global.url()?, &*global.open().await?);
+    // No duty is granted once per microsecond: no epoch that a restored store has lost is above
+    // the wall clock.
+    let floor = floor.map_or_else(|| Epoch::new(process::unix_micros()), Ok)?;
     check_floor(store, floor).await?;
     // First: it does no harm, so the command can be repeated if the rest fails.
     let inbox = adopt_inbox(url, consent).await?;
-    if consent == Consent::Yes {
-        let adopted = store.adopt(&Adopt { entropy: process::entropy(), floor }).await?;
-        let found = Adoption {
-            sessions: adopted.sessions,
-            duties: adopted.duties,
-            floor: adopted.floor,
-            incarnation: Some(adopted.incarnation),
-            inbox,
-        };
-        return Ok(found.text(url, json));
-    }
-    let found = Adoption::foresee(store, floor, inbox).await?.text(url, json);
-    match consent {
-        Consent::Missing => Err(Failure::Unconfirmed { shown: found }),
-        _ => {
-            if !json {
-                to_stderr(DRY_RUN);
-            }
-            Ok(found)
+    let found = match consent {
+        Consent::Yes => {
+            let adopted = store.adopt(&Adopt { entropy: process::entropy(), floor }).await?;
+            let (sessions, duties, floor) = (adopted.sessions, adopted.duties, adopted.floor);
+            let incarnation = Some(adopted.incarnation);
+            Adoption { sessions, duties, floor, incarnation, inbox }
         }
+        _ => Adoption::preview(store, floor, inbox).await?,
+    };
+    let shown = global.show(&found.value(url), || {
+        note_dry_run(consent == Consent::DryRun);
+        found.text(url)
+    });
+    match consent {
+        Consent::Missing => Err(Failure::Unconfirmed { shown }),
+        _ => Ok(shown),
     }
 }
 
@@ -134,7 +115,7 @@ struct Adoption {
 }
 
 impl Adoption {
-    async fn foresee(
+    async fn preview(
         store: &dyn Store,
         floor: Epoch,
         inbox: Option<i64>,
@@ -150,53 +131,52 @@ impl Adoption {
         Ok(found)
     }
 
-    fn text(&self, url: &StoreUrl, json: bool) -> String {
+    fn value(&self, url: &StoreUrl) -> Value {
         let Self { sessions, duties, floor, incarnation, inbox } = self;
-        if json {
-            return document(&json!({
-                "store": url.to_string(),
-                "adopted": incarnation.is_some(),
-                "incarnation": incarnation,
-                "sessions": sessions,
-                "duties": duties,
-                "floor": floor.get(),
-                "inbox_floor": inbox,
-            }));
-        }
+        json!({
+            "store": url.to_string(),
+            "adopted": incarnation.is_some(),
+            "incarnation": incarnation,
+            "sessions": sessions,
+            "duties": duties,
+            "floor": floor.get(),
+            "inbox_floor": inbox,
+        })
+    }
+
+    fn text(&self, url: &StoreUrl) -> String {
+        let Self { sessions, duties, floor, incarnation, inbox } = self;
         let store = shown(&url.to_string());
-        let (text, goes, larger) = match incarnation {
-            Some(incarnation) => (
-                format!(
-                    "{store} was adopted as {incarnation}\n\
-                     sessions that ended: {sessions}\n\
-                     duties: {duties}, their checkpoints are kept\n\
-                     grants continue above epoch {floor}\n"
-                ),
-                "continues",
-                "",
+        let text = match incarnation {
+            Some(incarnation) => format!(
+                "{store} was adopted as {incarnation}\n\
+                 sessions that ended: {sessions}\n\
+                 duties: {duties}, their checkpoints are kept\n\
+                 grants continue above epoch {floor}\n"
             ),
-            None => (
-                format!(
-                    "{store} would be adopted\n\
-                     sessions that would end: {sessions}\n\
-                     duties: {duties}, their checkpoints would be kept\n\
-                     grants would continue above epoch {floor}, or a larger one that is found\n"
-                ),
-                "would continue",
-                " or so, by the clock of this host",
+            None => format!(
+                "{store} would be adopted\n\
+                 sessions that would end: {sessions}\n\
+                 duties: {duties}, their checkpoints would be kept\n\
+                 grants would continue above epoch {floor}, or a larger one that is found\n"
             ),
         };
-        let inbox = inbox.map(|at| format!("the inbox {goes} above position {at}{larger}\n"));
+        let inbox = inbox.map(|at| match incarnation {
+            Some(_) => format!("the inbox continues above position {at}\n"),
+            None => format!(
+                "the inbox would continue above position {at} or so, by the clock of this host\n"
+            ),
+        });
         text + &inbox.unwrap_or_default()
     }
 }
 
 async fn retention(
-    store: &dyn Store,
-    url: &StoreUrl,
-    (history, audit): (Option<usize>, Option<usize>),
-    json: bool,
+    history: Option<usize>,
+    audit: Option<usize>,
+    global: &Global,
 ) -> Result<String, Failure> {
+    let (url, store) = (global.url()?, global.open().await?);
     let mut kept = store.retention().await?;
     if history.is_some() || audit.is_some() {
         kept = Retention {
@@ -206,15 +186,7 @@ async fn retention(
         store.retain(kept).await?;
     }
     let Retention { history_slots, audit_kept } = kept;
-    Ok(match json {
-        true => document(&json!({
-            "store": url.to_string(),
-            "history": history_slots,
-            "audit": audit_kept,
-        })),
-        false => format!(
-            "history: {}\naudit: {audit_kept} entries\n",
-            counted(history_slots, "checkpoint", "checkpoints")
-        ),
-    })
+    let value = json!({ "store": url.to_string(), "history": history_slots, "audit": audit_kept });
+    let history = counted(history_slots, "checkpoint", "checkpoints");
+    Ok(global.show(&value, || format!("history: {history}\naudit: {audit_kept} entries\n")))
 }

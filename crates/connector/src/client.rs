@@ -34,10 +34,10 @@ impl SwitchboardUrl {
     /// Parses a URL.
     pub fn parse(text: &str) -> Result<Self, ConnectorError> {
         let wrong = |what| Err(ConnectorError::Url(what));
-        let Ok(uri) = text.trim().parse::<Uri>() else { return wrong("is no URL") };
+        let Ok(uri) = text.trim().parse::<Uri>() else { return wrong("is not a URL") };
         let origin = match Origin::parse(&uri) {
             Ok(origin) => origin,
-            Err(OriginError::Scheme) => return wrong("is no URL of a web server"),
+            Err(OriginError::Scheme) => return wrong("is not an HTTP URL"),
             Err(OriginError::Host) => return wrong("has no host"),
             Err(OriginError::Credentials) => {
                 return wrong("has a user or a password, and the switchboard takes none");

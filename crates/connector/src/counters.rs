@@ -5,8 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
-use tenure_wire::heartbeat::Counters;
+use tenure_wire::heartbeat::{COUNTER_NAMES, Counters};
 
 use crate::ConnectorError;
 
@@ -16,60 +15,7 @@ pub const MAX_COUNT: u64 = (1 << 53) - 1;
 const MAX_FILE_BYTES: u64 = 64 << 10;
 
 /// Counters since the connector started; a missing one is zero, or comes from a file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct CounterValues {
-    /// Messages accepted as new.
-    pub messages_ingested: Option<u64>,
-    /// Messages given up.
-    pub messages_failed: Option<u64>,
-    /// Calls to the source.
-    pub source_api_calls: Option<u64>,
-    /// Checkpoints stored.
-    pub checkpoint_saves: Option<u64>,
-    /// Messages accepted as duplicates.
-    pub dedupe_accepted: Option<u64>,
-}
-
-const COUNTER_NAMES: [&str; 5] = [
-    "messages_ingested",
-    "messages_failed",
-    "source_api_calls",
-    "checkpoint_saves",
-    "dedupe_accepted",
-];
-
-impl CounterValues {
-    fn all(&mut self) -> [&mut Option<u64>; 5] {
-        [
-            &mut self.messages_ingested,
-            &mut self.messages_failed,
-            &mut self.source_api_calls,
-            &mut self.checkpoint_saves,
-            &mut self.dedupe_accepted,
-        ]
-    }
-
-    /// Fills missing values from `other`.
-    fn or(mut self, mut other: Self) -> Self {
-        for (mine, other) in self.all().into_iter().zip(other.all()) {
-            *mine = mine.or(*other);
-        }
-        self
-    }
-
-    fn counters(self) -> Counters {
-        // None is larger than MAX_COUNT.
-        let count = |value: Option<u64>| i64::try_from(value.unwrap_or(0)).unwrap_or(i64::MAX);
-        Counters {
-            messages_ingested: count(self.messages_ingested),
-            messages_failed: count(self.messages_failed),
-            source_api_calls: count(self.source_api_calls),
-            checkpoint_saves: count(self.checkpoint_saves),
-            dedupe_accepted: count(self.dedupe_accepted),
-        }
-    }
-}
+pub type CounterValues = Counters<Option<u64>>;
 
 /// Source of the counters. Fixed values take precedence over the file.
 #[derive(Clone, Debug, Default)]
@@ -89,7 +35,9 @@ impl CounterSource {
     /// Reads the counters. A source that is read repeatedly must be a regular file: a pipe could
     /// block for ever.
     pub(crate) fn read(&self, repeatedly: bool) -> Result<Counters, ConnectorError> {
-        let Some(path) = &self.file else { return Ok(self.values.counters()) };
+        let Some(path) = &self.file else {
+            return Ok(merge(self.values, CounterValues::default()));
+        };
         let input = if self.is_stdin() { "standard input".into() } else { path.to_string_lossy() };
         let bad = |problem: &dyn Display| ConnectorError::Counters {
             input: input.to_string(),
@@ -97,7 +45,7 @@ impl CounterSource {
         };
         let text = self.text(path, repeatedly).map_err(|error| bad(&error))?;
         let values = parse(&text).map_err(|problem| bad(&problem))?;
-        Ok(self.values.or(values).counters())
+        Ok(merge(self.values, values))
     }
 
     fn text(&self, path: &Path, repeatedly: bool) -> io::Result<String> {
@@ -118,13 +66,20 @@ impl CounterSource {
     }
 }
 
+/// Fills missing values from those of a file.
+fn merge(fixed: CounterValues, read: CounterValues) -> Counters {
+    fixed
+        .zip(read)
+        .map(|(fixed, read)| i64::try_from(fixed.or(read).unwrap_or(0)).unwrap_or(i64::MAX))
+}
+
 /// Parses a JSON object, or lines.
 fn parse(text: &str) -> Result<CounterValues, String> {
-    let mut values = match text.trim_start().starts_with('{') {
+    let values: CounterValues = match text.trim_start().starts_with('{') {
         true => serde_json::from_str(text).map_err(|error| error.to_string())?,
         false => parse_lines(text)?,
     };
-    for (name, count) in COUNTER_NAMES.iter().zip(values.all()) {
+    for (name, count) in COUNTER_NAMES.iter().zip(values.fields()) {
         if count.is_some_and(|count| count > MAX_COUNT) {
             return Err(format!("{name} is more than {MAX_COUNT}"));
         }
@@ -143,15 +98,14 @@ fn parse_lines(text: &str) -> Result<CounterValues, String> {
         let wrong = |what: String| format!("line {number}: {what}");
         let parts = line.split_once('=').or_else(|| line.split_once(char::is_whitespace));
         let (name, value) = parts.map_or((line, ""), |(name, value)| (name.trim(), value.trim()));
-        let Some(index) = COUNTER_NAMES.iter().position(|known| *known == name) else {
+        let Some(counter) = values.get_mut(name) else {
             let names = COUNTER_NAMES.join(", ");
             return Err(wrong(format!("{name:?} is no counter; there are {names}")));
         };
         let digits = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
         let count = value.parse().ok().filter(|_| digits);
         let count: u64 = count.ok_or_else(|| wrong(format!("{value:?} is not a whole number")))?;
-        let all = values.all();
-        if all[index].replace(count).is_some() {
+        if counter.replace(count).is_some() {
             return Err(wrong(format!("{name} is there twice")));
         }
     }
@@ -223,6 +177,8 @@ mod tests {
     #[test]
     fn what_was_typed_wins() {
         let typed = CounterValues { messages_ingested: Some(1), ..CounterValues::default() };
-        assert_eq!(typed.or(some(7, 8)), some(1, 8));
+        let merged = merge(typed, some(7, 8));
+        let expected = Counters { messages_ingested: 1, messages_failed: 8, ..Counters::default() };
+        assert_eq!(merged, expected);
     }
 }

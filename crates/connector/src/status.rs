@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tenure_core::{Clock, LocalInstant};
 use tenure_duty::process;
 use tenure_store::BootClock;
-use tenure_wire::heartbeat::{self, Counters, Health, InvalidEnvelope, SCHEMA_VERSION};
+use tenure_wire::heartbeat::{
+    self, COUNTER_NAMES, Counters, Health, InvalidEnvelope, LABEL_NAMES, Labels, SCHEMA_VERSION,
+};
 use uuid::Uuid;
 
 /// Identity and state of a connector.
@@ -18,8 +20,8 @@ pub struct ConnectorStatus {
     pub endpoint_identity: String,
     /// The process that counts: the same for as long as the counters go on.
     pub instance_id: Uuid,
-    /// Version of the connector.
-    pub version: Option<String>,
+    /// Optional texts, such as the version.
+    pub labels: Labels,
     /// Health.
     pub state: Health,
     /// Description of a problem, for people.
@@ -39,7 +41,7 @@ impl ConnectorStatus {
             connector_type: connector_type.to_owned(),
             endpoint_identity: endpoint_identity.to_owned(),
             instance_id,
-            version: None,
+            labels: Labels::default(),
             state: Health::Healthy,
             message: None,
             cursor: None,
@@ -67,29 +69,27 @@ impl ConnectorStatus {
             cursor.map(|cursor| json!({ "cursor": cursor, "updated_at": self.cursor_at }));
         let now = i64::try_from(process::unix_ms()).unwrap_or(i64::MAX);
         let sent_at = jiff::Timestamp::from_millisecond(now).unwrap_or_default();
-        let envelope = json!({
+        let counters: Value =
+            COUNTER_NAMES.into_iter().zip(counters.fields().map(|n| *n)).collect();
+        let mut envelope = json!({
             "schema_version": SCHEMA_VERSION,
             "connector": {
                 "connector_type": self.connector_type,
                 "endpoint_identity": self.endpoint_identity,
                 "instance_id": self.instance_id.to_string(),
-                "version": self.version,
             },
             "status": {
                 "state": self.state.as_str(),
                 "error_message": self.message,
                 "uptime_s": uptime.as_secs(),
             },
-            "counters": {
-                "messages_ingested": counters.messages_ingested,
-                "messages_failed": counters.messages_failed,
-                "source_api_calls": counters.source_api_calls,
-                "checkpoint_saves": counters.checkpoint_saves,
-                "dedupe_accepted": counters.dedupe_accepted,
-            },
+            "counters": counters,
             "checkpoint": checkpoint,
             "sent_at": format!("{sent_at:.3}"),
         });
+        for (name, label) in LABEL_NAMES.into_iter().zip(self.labels.fields()) {
+            envelope["connector"][name] = json!(label);
+        }
         envelope.to_string()
     }
 }

@@ -21,15 +21,13 @@ impl Ttl {
     /// The smallest safety margin.
     pub const MIN_MARGIN: Duration = Duration::from_millis(50);
 
-    /// A TTL of whole milliseconds between [`Ttl::MIN`] and [`Ttl::MAX`].
+    /// A TTL of whole milliseconds between [`Ttl::MIN_TTL`] and [`Ttl::MAX_TTL`].
     pub fn new(ttl: Duration) -> Result<Self, StoreError> {
         let whole = Duration::from_millis(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
         if whole < Self::MIN_TTL || whole > Self::MAX_TTL {
-            let (min, max) = (Self::MIN_TTL, Self::MAX_TTL);
-            return Err(StoreError::refused(
-                Code::BadInput,
-                format!("a TTL of {} is outside {} to {}", span(ttl), span(min), span(max)),
-            ));
+            let (ttl, min, max) = (span(ttl), span(Self::MIN_TTL), span(Self::MAX_TTL));
+            let detail = format!("a TTL of {ttl} is outside {min} to {max}");
+            return Err(StoreError::refused(Code::BadInput, detail));
         }
         Ok(Self(whole))
     }
@@ -41,7 +39,7 @@ impl Ttl {
 
     /// The TTL in milliseconds.
     pub fn as_millis(self) -> u64 {
-        // Ttl::MAX is a day: it fits 32 bits of milliseconds.
+        // A day, the longest TTL, fits 32 bits of milliseconds.
         self.0.as_millis() as u64
     }
 
@@ -50,11 +48,9 @@ impl Ttl {
         (self.0 / 20).max(Self::MIN_MARGIN)
     }
 
-    /// Until when a holder may act whose request left at `sent` and was granted for this TTL.
-    ///
-    /// `sent + ttl * 0.9 - margin`: a tenth of the TTL pays for clocks that run at different
-    /// rates, and counting starts *before* the request left, because the store may have started
-    /// its own count at any moment after that (R5).
+    /// Deadline of a holder whose request left at `sent`: `sent + ttl * 0.9 - margin`. A tenth of
+    /// the TTL pays for clocks that run at different rates. Counting starts *before* the request
+    /// left, because the store may have started its own count at any moment after that (R5).
     pub fn deadline(self, sent: LocalInstant) -> Deadline {
         if Mutant::R5Margin.is_on() {
             return Deadline(sent.plus(self.0));

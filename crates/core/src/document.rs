@@ -1,14 +1,18 @@
-//! Texts that members and holders write: notes, documents, reasons.
+//! Notes, documents and reasons, with their limits.
 
 use std::fmt;
 
 use crate::{Code, StoreError};
 
-fn too_large(word: &str, len: usize, most: usize) -> StoreError {
-    StoreError::refused(
-        Code::BadInput,
-        format!("a {word} of {len} bytes, the limit is {most} bytes"),
-    )
+/// Refuses a value above its limit.
+fn limited<T: AsRef<[u8]>>(word: &str, value: T, most: usize) -> Result<T, StoreError> {
+    match value.as_ref().len() {
+        len if len > most => {
+            let detail = format!("a {word} of {len} bytes, the limit is {most} bytes");
+            Err(StoreError::refused(Code::BadInput, detail))
+        }
+        _ => Ok(value),
+    }
 }
 
 /// Status of a member (weight, zone, draining, versions, ...): text of at most 4 KiB that travels
@@ -22,11 +26,7 @@ impl Note {
 
     /// A note of at most [`Note::MAX_NOTE_BYTES`].
     pub fn new(text: impl Into<String>) -> Result<Self, StoreError> {
-        let text = text.into();
-        match text.len() {
-            len if len > Self::MAX_NOTE_BYTES => Err(too_large("note", len, Self::MAX_NOTE_BYTES)),
-            _ => Ok(Self(text)),
-        }
+        limited("note", text.into(), Self::MAX_NOTE_BYTES).map(Self)
     }
 
     /// Reads a note back from a store that keeps bytes.
@@ -52,24 +52,13 @@ impl Document {
 
     /// A document of at most [`Document::MAX_DOCUMENT_BYTES`].
     pub fn new(bytes: impl Into<Vec<u8>>) -> Result<Self, StoreError> {
-        let bytes = bytes.into();
-        match bytes.len() {
-            len if len > Self::MAX_DOCUMENT_BYTES => {
-                Err(too_large("document", len, Self::MAX_DOCUMENT_BYTES))
-            }
-            _ => Ok(Self(bytes)),
-        }
+        limited("document", bytes.into(), Self::MAX_DOCUMENT_BYTES).map(Self)
     }
 
-    /// Reads a document back from a store, with the [`crate::Seal`] that may be before it.
+    /// Reads a document back from a store, with the [`crate::Seal`] that may precede it.
     pub fn from_store(bytes: Vec<u8>) -> Result<Self, StoreError> {
         const MAX_STORED_BYTES: usize = Document::MAX_DOCUMENT_BYTES + crate::Seal::MAX_SEAL_BYTES;
-        match bytes.len() {
-            len if len > MAX_STORED_BYTES => {
-                Err(too_large("stored document", len, MAX_STORED_BYTES))
-            }
-            _ => Ok(Self(bytes)),
-        }
+        limited("stored document", bytes, MAX_STORED_BYTES).map(Self)
     }
 
     /// The bytes.
@@ -85,7 +74,7 @@ impl fmt::Debug for Document {
     }
 }
 
-/// Why something happened, for the audit: a short word or sentence.
+/// Reason of an action, for the audit trail: a short word or sentence.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reason(String);
 
@@ -95,20 +84,12 @@ impl Reason {
 
     /// Text without control characters, 1 to [`Reason::MAX_REASON_BYTES`] bytes.
     pub fn new(text: impl Into<String>) -> Result<Self, StoreError> {
-        let text = text.into();
-        if text.is_empty()
-            || text.len() > Self::MAX_REASON_BYTES
-            || text.chars().any(char::is_control)
-        {
-            return Err(StoreError::refused(
-                Code::BadInput,
-                format!(
-                    "a reason is 1 to {} bytes without control characters",
-                    Self::MAX_REASON_BYTES
-                ),
-            ));
+        let (text, most): (String, _) = (text.into(), Self::MAX_REASON_BYTES);
+        if (1..=most).contains(&text.len()) && !text.chars().any(char::is_control) {
+            return Ok(Self(text));
         }
-        Ok(Self(text))
+        let detail = format!("a reason is 1 to {most} bytes without control characters");
+        Err(StoreError::refused(Code::BadInput, detail))
     }
 
     /// The text.

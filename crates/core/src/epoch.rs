@@ -8,7 +8,7 @@ use crate::{Code, StoreError};
 const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
 
 macro_rules! counter {
-    ($(#[$doc:meta])* $name:ident, $zero:literal) => {
+    ($(#[$doc:meta])* $name:ident, $word:literal, $zero:literal) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(u64);
@@ -22,20 +22,18 @@ macro_rules! counter {
             /// Reads a counter back from where it was stored; refuses what no store can grant.
             pub fn new(value: u64) -> Result<Self, StoreError> {
                 if value > MAX_SAFE_INTEGER {
-                    return Err(StoreError::refused(
-                        Code::BadInput,
-                        format!("{value} is above the largest {} ({MAX_SAFE_INTEGER})", Self::WORD),
-                    ));
+                    let largest = concat!("the largest ", $word);
+                    let detail = format!("{value} is above {largest} ({MAX_SAFE_INTEGER})");
+                    return Err(StoreError::refused(Code::BadInput, detail));
                 }
                 Ok(Self(value))
             }
 
             /// Reads a counter that a SQL store keeps in a signed column.
             pub fn from_i64(value: i64) -> Result<Self, StoreError> {
-                let value = u64::try_from(value).map_err(|_| {
-                    StoreError::refused(Code::Damaged, format!("a negative {}", Self::WORD))
-                })?;
-                Self::new(value)
+                let detail = concat!("a negative ", $word);
+                let negative = |_| StoreError::refused(Code::Damaged, detail);
+                Self::new(u64::try_from(value).map_err(negative)?)
             }
 
             /// The number, for storing and showing; never for arithmetic.
@@ -51,10 +49,8 @@ macro_rules! counter {
             /// The next one; refused at the end of the range, never wrapped.
             pub fn next(self) -> Result<Self, StoreError> {
                 if self.0 >= MAX_SAFE_INTEGER {
-                    return Err(StoreError::refused(
-                        Code::Exhausted,
-                        format!("no {} is left after {}", Self::WORD, self.0),
-                    ));
+                    let detail = format!("no {} is left after {self}", $word);
+                    return Err(StoreError::refused(Code::Exhausted, detail));
                 }
                 Ok(Self(self.0 + 1))
             }
@@ -72,22 +68,16 @@ counter!(
     /// A counter per duty that grows with every grant and survives release, expiry, restarts and
     /// moves (R2). `(epoch, instance)` is the fence.
     Epoch,
+    "epoch",
     "Before the first grant. No hold ever has it."
 );
 
 counter!(
     /// A counter per checkpoint or group document that grows by one with every write.
     Version,
+    "version",
     "Nothing was written yet."
 );
-
-impl Epoch {
-    const WORD: &'static str = "epoch";
-}
-
-impl Version {
-    const WORD: &'static str = "version";
-}
 
 #[cfg(test)]
 mod tests {

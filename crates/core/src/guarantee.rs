@@ -8,63 +8,20 @@
 mod judge;
 mod table;
 
-use std::fmt;
-
 pub use judge::{Finding, Verdict, judge};
 pub use table::{BACKENDS, Backend, Pattern, SettingRule, TABLE, has_setting};
 
-/// Guarantee level, weakest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
-    /// Nothing survives a crash or a failover for sure.
-    BestEffort,
-    /// No event is lost, but one may take effect again: dedupe where it matters.
-    AtLeastOnce,
-    /// A stale holder's checkpoints are refused by the store.
-    Fenced,
-    /// Effects in the same database can stand or fall with the hold.
-    ExclusiveEffects,
-}
-
-impl Level {
-    /// Every level, weakest first.
-    pub const ALL: [Self; 4] =
-        [Self::BestEffort, Self::AtLeastOnce, Self::Fenced, Self::ExclusiveEffects];
-
-    /// The word that is typed and printed.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::BestEffort => "best-effort",
-            Self::AtLeastOnce => "at-least-once",
-            Self::Fenced => "fenced",
-            Self::ExclusiveEffects => "exclusive-effects",
-        }
-    }
-
-    /// One sentence that says what the level means to a user.
-    pub const fn sentence(self) -> &'static str {
-        match self {
-            Self::BestEffort => "a crash or a failover may lose or repeat anything",
-            Self::AtLeastOnce => {
-                "a crash or a failover may take the last grants and checkpoints back: \
-                 work is not lost, but may be done again"
-            }
-            Self::Fenced => "what was answered stays, and a stale holder's checkpoints are refused",
-            Self::ExclusiveEffects => {
-                "fenced, and effects in the same database can stand or fall with the hold"
-            }
-        }
-    }
-
-    /// Reads the word.
-    pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|level| level.as_str() == word)
-    }
-}
-
-impl fmt::Display for Level {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+crate::text_enum! {
+    /// Guarantee level, weakest first.
+    pub enum Level {
+        BestEffort "best-effort" "a crash or a failover may lose or repeat anything"
+        AtLeastOnce "at-least-once"
+            "a crash or a failover may take the last grants and checkpoints back: \
+             work is not lost, but may be done again"
+        Fenced "fenced"
+            "what was answered stays, and a stale holder's checkpoints are refused"
+        ExclusiveEffects "exclusive-effects"
+            "fenced, and effects in the same database can stand or fall with the hold"
     }
 }
 

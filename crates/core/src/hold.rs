@@ -49,13 +49,6 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// The same hold with the mark of the keep-alive that has just confirmed it.
-    #[must_use]
-    pub fn confirmed(mut self, mark: Mark) -> Self {
-        self.mark = mark;
-        self
-    }
-
     /// The mark that all of these carry, if they are all of that session.
     pub fn common_mark(holds: &[Self], session: &Session) -> Option<Mark> {
         let mark = holds.first()?.mark;

@@ -94,86 +94,72 @@ pub fn check(history: &[Step]) -> Result<(), Vec<Violation>> {
     if broken.is_empty() { Ok(()) } else { Err(broken) }
 }
 
+/// Finds the first step of which `broken` says what is wrong.
+fn first_violation<'a>(
+    rule: &'static str,
+    history: &'a [Step],
+    mut broken: impl FnMut(&'a Step) -> Option<String>,
+) -> Result<(), Violation> {
+    let mut steps = history.iter().enumerate();
+    let found = steps.find_map(|(at, step)| Some(Violation { rule, at, what: broken(step)? }));
+    found.map_or(Ok(()), Err)
+}
+
 /// L1.
 pub fn one_instance_per_epoch(history: &[Step]) -> Result<(), Violation> {
     let mut owner = BTreeMap::new();
-    for (at, step) in history.iter().enumerate() {
+    first_violation("L1", history, |step| {
         let (Step::Granted { duty, epoch, instance } | Step::Effect { duty, epoch, instance, .. }) =
             step
         else {
-            continue;
+            return None;
         };
         let first = *owner.entry((duty, epoch)).or_insert(instance);
-        if first != instance {
-            let what = format!("{duty} epoch {epoch} belongs to {first} and to {instance}");
-            return Err(Violation { rule: "L1", at, what });
-        }
-    }
-    Ok(())
+        let what = || format!("{duty} epoch {epoch} belongs to {first} and to {instance}");
+        (first != instance).then(what)
+    })
 }
 
 /// L2.
 pub fn epochs_grow(history: &[Step]) -> Result<(), Violation> {
     let mut newest = BTreeMap::new();
-    for (at, step) in history.iter().enumerate() {
-        let Step::Granted { duty, epoch, .. } = step else {
-            continue;
-        };
-        if let Some(before) = newest.insert(duty, epoch).filter(|before| *before >= epoch) {
-            let what = format!("{duty} was granted epoch {epoch} after {before}");
-            return Err(Violation { rule: "L2", at, what });
-        }
-    }
-    Ok(())
+    first_violation("L2", history, |step| {
+        let Step::Granted { duty, epoch, .. } = step else { return None };
+        let before = newest.insert(duty, epoch).filter(|before| *before >= epoch)?;
+        Some(format!("{duty} was granted epoch {epoch} after {before}"))
+    })
 }
 
 /// L3.
 pub fn effects_never_go_back(history: &[Step]) -> Result<(), Violation> {
     let mut newest = BTreeMap::new();
-    for (at, step) in history.iter().enumerate() {
-        let Step::Effect { duty, epoch, .. } = step else {
-            continue;
-        };
-        if let Some(before) = newest.insert(duty, epoch).filter(|before| *before > epoch) {
-            let what = format!("{duty} took an effect under epoch {epoch} after {before}");
-            return Err(Violation { rule: "L3", at, what });
-        }
-    }
-    Ok(())
+    first_violation("L3", history, |step| {
+        let Step::Effect { duty, epoch, .. } = step else { return None };
+        let before = newest.insert(duty, epoch).filter(|before| *before > epoch)?;
+        Some(format!("{duty} took an effect under epoch {epoch} after {before}"))
+    })
 }
 
 /// C1.
 pub fn checkpoint_never_goes_back(history: &[Step]) -> Result<(), Violation> {
     let mut newest = BTreeMap::new();
-    for (at, step) in history.iter().enumerate() {
-        let Step::Committed { duty, epoch, version } = step else {
-            continue;
-        };
-        let now = (version, epoch);
-        if let Some(before) = newest.insert(duty, now).filter(|b| b.0 >= version || b.1 > epoch) {
-            let what = format!(
-                "{duty} was committed as version {version} epoch {epoch} after version {} epoch {}",
-                before.0, before.1
-            );
-            return Err(Violation { rule: "C1", at, what });
-        }
-    }
-    Ok(())
+    first_violation("C1", history, |step| {
+        let Step::Committed { duty, epoch, version } = step else { return None };
+        let before = newest.insert(duty, (version, epoch));
+        let (last, older) = before.filter(|(last, older)| *last >= version || *older > epoch)?;
+        let after = format!("after version {last} epoch {older}");
+        Some(format!("{duty} was committed as version {version} epoch {epoch} {after}"))
+    })
 }
 
 /// D1.
 pub fn no_event_twice(history: &[Step]) -> Result<(), Violation> {
     let mut seen = BTreeSet::new();
-    for (at, step) in history.iter().enumerate() {
-        let Step::Effect { duty, event, .. } = step else {
-            continue;
-        };
-        if !seen.insert((duty, event)) {
-            let what = format!("event {event:?} of {duty} took effect twice");
-            return Err(Violation { rule: "D1", at, what });
-        }
-    }
-    Ok(())
+    first_violation("D1", history, |step| {
+        let Step::Effect { duty, event, .. } = step else { return None };
+        let what = || format!("event {event:?} of {duty} took effect twice");
+        (!seen.insert((duty, event))).then(what)
+    })
 }
 
 /// B1.

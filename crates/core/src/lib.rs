@@ -1,9 +1,9 @@
-//! The rules of Tenure, and nothing else.
+//! Types and rules of Tenure, without I/O, clock, randomness or runtime: time and entropy are
+//! arguments.
 //!
-//! This crate has no I/O, no clock, no randomness and no runtime: time and entropy are arguments.
-//! It holds the words of the project as types ([`Epoch`], [`DutyKey`], [`Hold`], [`Deadline`],
-//! ...), the arithmetic that keeps a holder honest ([`Ttl`]), the [`invariant`]s that every test
-//! judges by, and the [`Store`] trait whose doc comment is the contract of every backend.
+//! The types ([`Epoch`], [`DutyKey`], [`Hold`], [`Deadline`], ...), the arithmetic of leases
+//! ([`Ttl`]), the [`engine`] and the [`roster`], the [`invariant`]s that tests check, and the
+//! [`Store`] trait, whose doc comment is the contract of every backend.
 
 pub mod bucket;
 mod clock;
@@ -26,19 +26,22 @@ pub mod roster;
 mod seal;
 pub mod store;
 mod target;
+#[cfg(test)]
+mod tests;
 pub mod text;
+mod text_enum;
 
 pub use clock::{Clock, LocalInstant};
 pub use deadline::{Deadline, Jitter, Ttl, is_pause};
 pub use document::{Document, Note, Reason};
 pub use epoch::{Epoch, Version};
-pub use error::{Code, Problem, StoreError};
+pub use error::{Code, Problem, StoreError, StoreResult};
 pub use hold::{Hold, Mark, Session};
 pub use instance::{Instance, Nonce};
 #[doc(hidden)]
 pub use mutant::Mutant;
 pub use name::{DutyId, DutyKey, GroupName, InstanceId, Label};
-pub use record::{Change, Record, Severity};
+pub use record::{Change, LogLevel, Record};
 pub use seal::{Mac, Moved, Seal};
 pub use store::Store;
 pub use target::{Listing, Target, Targets};

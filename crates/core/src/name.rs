@@ -50,12 +50,10 @@ macro_rules! name {
 
             /// Reads the escaped form back.
             pub fn unescape(escaped: &str) -> Result<Self, StoreError> {
-                let raw = escape::undo(escaped).ok_or_else(|| {
-                    StoreError::refused(
-                        Code::BadInput,
-                        format!("{escaped:?} is not a percent-escaped {}", $word),
-                    )
-                })?;
+                let Some(raw) = escape::undo(escaped) else {
+                    let detail = format!("{escaped:?} is not a percent-escaped {}", $word);
+                    return Err(StoreError::refused(Code::BadInput, detail));
+                };
                 Self::new(raw)
             }
         }

@@ -6,36 +6,34 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::engine::WorkOutcome;
+use tenure_core::engine::{EngineEvent, WorkOutcome};
 use tenure_core::{
-    Change, Clock, Code, DutyId, DutyKey, Epoch, GroupName, Hold, LocalInstant, Mark, Record,
-    StoreError, Ttl,
+    Change, Clock, Code, DutyId, DutyKey, Epoch, GroupName, Hold, LocalInstant, Mark, Record, Ttl,
 };
 use tokio::sync::mpsc;
 
 use crate::driver::holds::{HoldKey, Holds};
 use crate::driver::{nap, on_a_thread};
-use crate::hold_state::{DriverCommand, DriverHandle};
+use crate::hold_state::DriverHandle;
 use crate::membership::{EventQueue, Membership, MembershipEvent};
 use crate::observe::Observer;
-use crate::process;
+use crate::{DutyError, process};
 
 const LIST_VARIABLE: &str = "CONNECTOR_PARTITIONS";
 const ID_VARIABLE: &str = "CONNECTOR_PARTITION_ID";
 const TOTAL_VARIABLE: &str = "CONNECTOR_TOTAL_PARTITIONS";
 
-/// More numbers than this in one process are a mistake.
 const MAX_PARTITIONS: usize = 10_000;
 
-/// Shortest and longest rest of failed work; the same as in a group.
+/// Shortest and longest rest of failed work, as in a group.
 const REST_RANGE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
 /// The partitions of this process, as its deployment says.
 ///
-/// Nothing watches over them: two processes with the same number both work on it, and nobody takes
-/// over what a dead one had. The epoch is always [`Epoch::ZERO`], so no resource can tell an old
-/// owner from a new one, and a guard is good until the membership is left. Where that matters, use
-/// a group with a store.
+/// Nothing coordinates them: two processes with the same number both work on it, and nobody takes
+/// over from a dead one. The epoch is always [`Epoch::ZERO`], so no resource can tell an old owner
+/// from a new one, and a guard is valid until the membership ends. Where that matters, use a group
+/// with a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partitions {
     ids: Vec<u32>,
@@ -43,7 +41,7 @@ pub struct Partitions {
 
 impl Partitions {
     /// Reads `CONNECTOR_PARTITIONS`, `CONNECTOR_PARTITION_ID` and `CONNECTOR_TOTAL_PARTITIONS`.
-    pub fn from_env() -> Result<Self, StoreError> {
+    pub fn from_env() -> Result<Self, DutyError> {
         let read = |name: &str| match std::env::var(name) {
             Ok(value) => Ok(Some(value)),
             Err(std::env::VarError::NotPresent) => Ok(None),
@@ -53,42 +51,37 @@ impl Partitions {
         Self::parse(list.as_deref(), id.as_deref(), total.as_deref())
     }
 
-    /// The same from values: a list as in `0,1`, or one number and how many there are. Both may be
-    /// there if they say the same.
+    /// Reads the values of these variables: a list such as `0,1`, or one number and the total. Both
+    /// may be given if they agree.
     pub fn parse(
         list: Option<&str>,
         id: Option<&str>,
         total: Option<&str>,
-    ) -> Result<Self, StoreError> {
+    ) -> Result<Self, DutyError> {
         let total = total.map(|text| number(TOTAL_VARIABLE, text)).transpose()?;
         let listed = list.map(parse_list).transpose()?;
         let single = id.map(|text| number(ID_VARIABLE, text)).transpose()?;
-        if single.is_some() && total.is_none() {
-            return Err(bad(format!("{ID_VARIABLE} is set and {TOTAL_VARIABLE} is not")));
-        }
-        let ids = match (listed, single) {
-            (None, None) if total.is_some() => {
-                return Err(bad(format!(
-                    "{TOTAL_VARIABLE} is set, and neither {ID_VARIABLE} nor {LIST_VARIABLE} is"
-                )));
+        let problem = match (&listed, single, total) {
+            (_, Some(_), None) => format!("{ID_VARIABLE} is set and {TOTAL_VARIABLE} is not"),
+            (None, None, Some(_)) => {
+                format!("{TOTAL_VARIABLE} is set, and neither {ID_VARIABLE} nor {LIST_VARIABLE} is")
             }
-            (None, None) => {
-                return Err(bad(format!("neither {LIST_VARIABLE} nor {ID_VARIABLE} is set")));
+            (None, None, None) => format!("neither {LIST_VARIABLE} nor {ID_VARIABLE} is set"),
+            (Some(ids), Some(id), _) if *ids != [id] => {
+                format!("{LIST_VARIABLE} is {ids:?} and {ID_VARIABLE} is {id}")
             }
-            (Some(ids), Some(id)) if ids != [id] => {
-                return Err(bad(format!("{LIST_VARIABLE} is {ids:?} and {ID_VARIABLE} is {id}")));
+            _ => {
+                let ids = listed.unwrap_or_else(|| single.into_iter().collect());
+                let outside = |id: &&u32| total.is_some_and(|total| **id >= total);
+                match (ids.iter().find(outside), total) {
+                    (Some(id), Some(total)) => format!(
+                        "partition {id}, but {TOTAL_VARIABLE} is {total}: they count from 0"
+                    ),
+                    _ => return Ok(Self { ids }),
+                }
             }
-            (Some(ids), _) => ids,
-            (None, Some(id)) => vec![id],
         };
-        if let Some(total) = total
-            && let Some(id) = ids.iter().find(|id| **id >= total)
-        {
-            return Err(bad(format!(
-                "partition {id}, but {TOTAL_VARIABLE} is {total}: they count from 0"
-            )));
-        }
-        Ok(Self { ids })
+        Err(bad(problem))
     }
 
     /// The numbers, sorted.
@@ -107,22 +100,20 @@ impl Partitions {
     /// A membership that has each partition assigned at once, as the duties `group/ID`, until it is
     /// left or all work has ended. Work may take up to `drain` to come to its end.
     ///
-    /// Work that fails is assigned again after a rest, which grows from a second to a minute: there
-    /// is nobody else to do it. Work that ends by itself is done, and is not begun again. The
-    /// observer is told both.
+    /// Work that fails is assigned again after a rest, which grows from a second to a minute. Work
+    /// that ends by itself is done.
     pub fn join(
         &self,
         group: &GroupName,
         clock: Arc<dyn Clock>,
         drain: Duration,
         observer: Arc<dyn Observer>,
-    ) -> Result<Membership, StoreError> {
-        let (commands, orders) = mpsc::unbounded_channel();
-        let desk = DriverHandle { commands, observer, store: Arc::default() };
-        let inbox = Arc::new(EventQueue::default());
+    ) -> Result<Membership, DutyError> {
+        let (handle, commands) = DriverHandle::new(observer);
+        let events = Arc::new(EventQueue::default());
         let instance = process::instance().id().clone();
         let membership =
-            Membership::new(Arc::clone(&inbox), desk.clone(), group.clone(), instance.clone());
+            Membership::new(Arc::clone(&events), handle.clone(), group.clone(), instance.clone());
         let mut parts = BTreeMap::new();
         let nonce = process::fresh_nonce();
         for id in &self.ids {
@@ -132,19 +123,11 @@ impl Partitions {
             let hold = Hold { duty, epoch: Epoch::ZERO, instance, nonce, mark: Mark::default() };
             parts.insert(id, FixedPartition::new(hold, clock.now()));
         }
-        let holds = Holds {
-            group: group.clone(),
-            // Nothing expires. The longest there is, so that no margin is asked for in vain.
-            ttl: Ttl::new(Ttl::MAX_TTL)?,
-            progress: None,
-            clock,
-            desk,
-            inbox,
-            tenancies: BTreeMap::new(),
-            changed: false,
-        };
-        let keeper = FixedDriver { holds, parts, drain, leaving: None };
-        on_a_thread("tenure-fixed", move || keeper.run(orders))?;
+        // Nothing expires.
+        let ttl = Ttl::new(Ttl::MAX_TTL)?;
+        let holds = Holds::new(group.clone(), ttl, None, clock, handle, events);
+        let driver = FixedDriver { holds, parts, drain, leaving: None };
+        on_a_thread("tenure-fixed", move || driver.run(commands))?;
         Ok(membership)
     }
 }
@@ -152,11 +135,11 @@ impl Partitions {
 /// A partition whose work has not come to its end.
 struct FixedPartition {
     hold: Hold,
-    /// When its work began, or is to begin.
+    /// Start of its work.
     began: LocalInstant,
     /// The last rest; zero before the first.
     rest: Duration,
-    /// When its work is to begin; `None` while it runs.
+    /// Next start of its work; `None` while it runs.
     begins: Option<LocalInstant>,
 }
 
@@ -165,7 +148,7 @@ impl FixedPartition {
         Self { hold, began: now, rest: Duration::ZERO, begins: Some(now) }
     }
 
-    /// Its work failed: it rests, longer each time, unless it had worked for a good while.
+    /// Its work failed: it rests, longer each time, unless it had worked for a minute.
     fn failed(&mut self, now: LocalInstant) {
         let (least, most) = REST_RANGE;
         let again = !self.rest.is_zero() && now.since(self.began) < most;
@@ -174,18 +157,18 @@ impl FixedPartition {
     }
 }
 
-/// Begins the work, begins it again when it fails, and waits for the end: of all work, or of the
-/// time that it had to come to its end.
+/// Starts the work, restarts it when it fails, and waits until all work has ended or the time to
+/// drain is over.
 struct FixedDriver {
     holds: Holds,
     parts: BTreeMap<DutyId, FixedPartition>,
     drain: Duration,
-    /// It was asked to end, and does so then at the latest.
+    /// End of the time to drain, once it was asked to leave.
     leaving: Option<LocalInstant>,
 }
 
 impl FixedDriver {
-    async fn run(mut self, mut orders: mpsc::UnboundedReceiver<DriverCommand>) {
+    async fn run(mut self, mut commands: mpsc::UnboundedReceiver<EngineEvent>) {
         let clock = Arc::clone(&self.holds.clock);
         while !self.parts.is_empty() {
             let next = self.parts.values().filter_map(|part| part.begins).min();
@@ -198,7 +181,7 @@ impl FixedDriver {
             };
             tokio::select! {
                 biased;
-                Some(order) = orders.recv() => self.ordered(order),
+                Some(command) = commands.recv() => self.commanded(command),
                 () = due => match self.leaving {
                     Some(_) => break,
                     None => self.begin(),
@@ -209,11 +192,10 @@ impl FixedDriver {
         for part in self.parts.values() {
             self.record(Change::Revoked, &part.hold, "drain time is over");
         }
-        self.holds.inbox.push(MembershipEvent::Ended(Ok(())));
+        self.holds.events.push(MembershipEvent::Ended(Ok(())));
         self.holds.end();
     }
 
-    /// Begins the work on what is due.
     fn begin(&mut self) {
         let now = self.holds.clock.now();
         let mut begun = Vec::new();
@@ -227,17 +209,16 @@ impl FixedDriver {
         }
     }
 
-    fn ordered(&mut self, order: DriverCommand) {
-        match order {
-            DriverCommand::Stopped { duty, epoch, how } => self.stopped(&(duty, epoch), how),
-            DriverCommand::Leave | DriverCommand::Drain if self.leaving.is_none() => {
+    fn commanded(&mut self, command: EngineEvent) {
+        match command {
+            EngineEvent::Stopped { duty, epoch, how } => self.stopped(&(duty, epoch), how),
+            EngineEvent::Leave | EngineEvent::Drain if self.leaving.is_none() => {
                 self.leaving = Some(self.holds.clock.now().plus(self.drain));
                 self.parts.retain(|_, part| part.begins.is_none());
-                let keys: Vec<_> = self.holds.tenancies.keys().cloned().collect();
-                keys.iter().for_each(|key| self.holds.drain(key, "leave"));
+                self.holds.drain_all("leave");
             }
-            // Whatever a resource says, there is nobody to ask for another epoch: the guard that
-            // was told so is lost, and its partition ends when it is dropped.
+            // There are no other epochs: a guard that was fenced is lost, and its partition ends
+            // when it is dropped.
             _ => {}
         }
     }
@@ -256,7 +237,7 @@ impl FixedDriver {
     }
 
     fn record(&self, change: Change, hold: &Hold, why: &'static str) {
-        let record = Record {
+        self.holds.record(&Record {
             at: self.holds.clock.now(),
             change,
             instance: hold.instance.clone(),
@@ -264,30 +245,27 @@ impl FixedDriver {
             epoch: Some(hold.epoch),
             other: None,
             reason: why.into(),
-        };
-        self.holds.desk.observer.recorded(&self.holds.group, &record, process::unix_ms());
+        });
     }
 }
 
-fn bad(detail: String) -> StoreError {
-    StoreError::refused(Code::BadPartitions, detail)
+fn bad(detail: String) -> DutyError {
+    DutyError::refused(Code::BadPartitions, detail)
 }
 
-fn number(name: &str, text: &str) -> Result<u32, StoreError> {
+fn number(name: &str, text: &str) -> Result<u32, DutyError> {
     // `u32` alone would take `+1`.
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     match text.parse() {
         Ok(number) if digits => Ok(number),
-        _ => Err(bad(format!("{name} has {:?}, which is no number", shortened(text)))),
+        _ => {
+            let start: String = text.chars().take(40).collect();
+            Err(bad(format!("{name} has {start:?}, which is not a number")))
+        }
     }
 }
 
-/// Enough of a text to recognise it by.
-fn shortened(text: &str) -> String {
-    text.chars().take(40).collect()
-}
-
-fn parse_list(text: &str) -> Result<Vec<u32>, StoreError> {
+fn parse_list(text: &str) -> Result<Vec<u32>, DutyError> {
     let parts = text.split(',').take(MAX_PARTITIONS + 1);
     let mut ids: Vec<_> =
         parts.map(|part| number(LIST_VARIABLE, part.trim())).collect::<Result<_, _>>()?;

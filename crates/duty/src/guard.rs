@@ -1,24 +1,21 @@
 //! Guard of a duty: the handle with which user code acts while the hold stands.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tenure_core::engine::WorkOutcome;
+use tenure_core::engine::{EngineEvent, WorkOutcome};
 use tenure_core::store::{Checkpoint, Commit, Committed, HoldFate, KeptAlive};
 use tenure_core::{
-    Code, Document, DutyId, DutyKey, Epoch, Hold, InstanceId, LocalInstant, Problem, StoreError,
+    Code, Document, DutyId, DutyKey, Epoch, Hold, InstanceId, LocalInstant, Store, StoreError,
     Version,
 };
 use tokio::sync::{Mutex, watch};
 
-use crate::hold_state::{DriverCommand, DriverHandle, HoldState, HoldStatus};
+use crate::hold_state::{DriverHandle, HoldState, HoldStatus};
 
-/// The right to one duty, from its assignment until the work on it has ended.
-///
-/// Keep it (or a clone) while you work. When the last handle is dropped, or
-/// [`Guard::finished`] is called, the duty is given back.
+/// The right to one duty. Keep it, or a clone, while you work: the duty is given back when the last
+/// one is dropped or [`Guard::finished`] is called.
 #[derive(Clone, Debug)]
 pub struct Guard {
     inner: Arc<GuardInner>,
@@ -26,36 +23,27 @@ pub struct Guard {
 
 #[derive(Debug)]
 struct GuardInner {
-    tenancy: Arc<HoldState>,
-    desk: DriverHandle,
+    state: Arc<HoldState>,
+    handle: DriverHandle,
     /// The version that a commit replaces; `None` before anything was read.
     version: Mutex<Option<Version>>,
-    told: AtomicBool,
+    finished: AtomicBool,
 }
 
-/// Why no effect is allowed under a hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Reason why no effect is allowed under a hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HoldLost {
     /// The hold has ended: stop.
+    #[error("the hold has ended")]
     Revoked,
     /// The deadline has passed, or comes before the effect would be done: stop.
+    #[error("the deadline of the hold comes first")]
     Deadline,
     /// The process was paused, and the store has not confirmed the hold since. It may stand: wait
     /// for [`Guard::confirmed`], or stop.
+    #[error("the hold is not confirmed since a pause")]
     Unconfirmed,
 }
-
-impl fmt::Display for HoldLost {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Revoked => "the hold has ended",
-            Self::Deadline => "the deadline of the hold comes first",
-            Self::Unconfirmed => "the hold is not confirmed since a pause",
-        })
-    }
-}
-
-impl std::error::Error for HoldLost {}
 
 impl From<HoldLost> for StoreError {
     fn from(lost: HoldLost) -> Self {
@@ -64,14 +52,18 @@ impl From<HoldLost> for StoreError {
 }
 
 impl Guard {
-    pub(crate) fn new(tenancy: Arc<HoldState>, desk: DriverHandle) -> Self {
-        let inner =
-            GuardInner { tenancy, desk, version: Mutex::new(None), told: AtomicBool::new(false) };
+    pub(crate) fn new(state: Arc<HoldState>, handle: DriverHandle) -> Self {
+        let inner = GuardInner {
+            state,
+            handle,
+            version: Mutex::new(None),
+            finished: AtomicBool::new(false),
+        };
         Self { inner: Arc::new(inner) }
     }
 
-    pub(crate) fn tenancy(&self) -> &Arc<HoldState> {
-        &self.inner.tenancy
+    pub(crate) fn state(&self) -> &Arc<HoldState> {
+        &self.inner.state
     }
 
     /// The duty.
@@ -79,8 +71,8 @@ impl Guard {
         &self.hold().duty
     }
 
-    /// The epoch of the hold: hand it on with every effect, and let the resource refuse what comes
-    /// with an older one (R11).
+    /// The epoch of the hold: send it with every effect, so that the resource can refuse older ones
+    /// (R11).
     pub fn epoch(&self) -> Epoch {
         self.hold().epoch
     }
@@ -92,103 +84,98 @@ impl Guard {
 
     /// The hold as the store granted it.
     pub fn hold(&self) -> &Hold {
-        &self.inner.tenancy.hold
+        &self.inner.state.hold
     }
 
-    /// Whether an effect may begin now, and how much time is left for it. Ask before **each**
-    /// effect: it costs a look at a clock, and is right also when this thread was stopped and
-    /// nobody could tell it anything.
+    /// Returns the time left for an effect that begins now. Call it before **each** effect: it only
+    /// reads a clock, and is right even if this thread was stopped.
     pub fn check(&self) -> Result<Duration, HoldLost> {
-        self.inner.tenancy.left()
+        self.inner.state.left()
     }
 
-    /// Whether a call that may take up to `needed` can begin now and end in time, with the margin
-    /// of the TTL to spare.
+    /// Whether a call that takes up to `needed` can begin now and end a margin before the deadline.
     pub fn check_for(&self, needed: Duration) -> Result<(), HoldLost> {
-        let needed = needed.saturating_add(self.inner.tenancy.margin);
+        let needed = needed.saturating_add(self.inner.state.margin);
         if self.check()? > needed { Ok(()) } else { Err(HoldLost::Deadline) }
     }
 
-    /// Asks the store whether the hold stands, and extends it there: for groups whose keys others
-    /// may change by themselves. What does not stand is lost at once. An answer that does not come
-    /// within a tenth of the TTL tells nothing: until the deadline nobody else can have the duty.
+    /// Renews the hold in the store, for groups whose keys others may change. A hold that the store
+    /// does not have is lost at once. No answer within a tenth of the TTL means nothing: until the
+    /// deadline nobody else can have the duty.
     pub async fn verify(&self) -> Result<(), HoldLost> {
-        let (session, hold) = (self.inner.tenancy.session.clone(), self.hold().clone());
-        let asked = self.inner.desk.store.ask(move |store| async move {
+        let (session, hold) = (self.inner.state.session.clone(), self.hold().clone());
+        let kept = self.inner.handle.store.call(move |store| async move {
             let within = session.ttl.attempt_timeout();
-            let asked = store.keep_alive(&session, None, std::slice::from_ref(&hold));
-            Ok(tokio::time::timeout(within, asked).await.ok().and_then(Result::ok))
+            let kept = store.keep_alive(&session, None, std::slice::from_ref(&hold));
+            Ok(tokio::time::timeout(within, kept).await.ok().and_then(Result::ok))
         });
-        let gone = match asked.await {
+        let gone = match kept.await {
             Ok(Some(KeptAlive::Kept { holds, .. })) => holds.first() == Some(&HoldFate::Lost),
             Ok(Some(KeptAlive::Ended)) => true,
             Ok(None) | Err(_) => false,
         };
-        if gone && self.inner.tenancy.lose() {
-            self.send(|_, _| DriverCommand::Doubted);
+        if gone && self.inner.state.lose() {
+            self.inner.handle.send(EngineEvent::Doubted);
         }
         self.check().map(|_| ())
     }
 
-    /// The first instant at which no effect is allowed any more, as it stands now.
+    /// The first instant at which no effect is allowed any more, unless the hold is renewed.
     pub fn deadline(&self) -> LocalInstant {
-        self.inner.tenancy.deadline()
+        self.inner.state.deadline()
     }
 
     /// Whether the work was asked to come to its end.
     pub fn draining(&self) -> bool {
-        self.inner.tenancy.is_draining()
+        self.inner.state.is_draining()
     }
 
     /// Waits until the work is asked to come to its end, or the hold is lost.
     pub async fn stopping(&self) {
-        self.until(|standing| standing.draining || standing.lost).await;
+        self.until(|status| status.draining || status.lost).await;
     }
 
-    /// Waits until the hold is lost: revoked, or its deadline has passed. What was begun is to be
-    /// given up at once. It watches the clock itself, so it ends in time also when the thread that
-    /// renews does not come to telling it.
+    /// Waits until the hold is lost: revoked, or its deadline has passed. It watches the clock
+    /// itself, so it ends in time even if the thread that renews is stuck.
     pub async fn lost(&self) {
-        self.until(|standing| standing.lost).await;
+        self.until(|status| status.lost).await;
     }
 
     /// Waits until the store has confirmed the hold after a pause; an error when it is lost.
     pub async fn confirmed(&self) -> Result<(), HoldLost> {
-        self.until(|standing| standing.lost || !standing.suspended).await;
+        self.until(|status| status.lost || !status.suspended).await;
         self.check().map(|_| ())
     }
 
-    /// Waits until it stands so, or until the deadline has passed.
+    /// Waits for a status, or until the deadline has passed.
     async fn until(&self, so: impl Fn(&HoldStatus) -> bool) {
         let mut changes = self.changes();
         while !so(&changes.borrow_and_update()) && self.check() != Err(HoldLost::Deadline) {
             tokio::select! {
-                // The tenancy has the sender, and this guard has the tenancy: it cannot close.
+                // It cannot close: this guard keeps the sender.
                 _ = changes.changed() => {}
-                () = self.inner.tenancy.passed() => {}
+                () = self.inner.state.passed() => {}
             }
         }
     }
 
-    /// Deadline and state as they change, for those who show them to others.
+    /// Status of the hold as it changes.
     pub fn changes(&self) -> watch::Receiver<HoldStatus> {
-        self.inner.tenancy.changes()
+        self.inner.state.changes()
     }
 
-    /// Reports progress of the work; see [`crate::Join::progress`]. Cheap: call it as often as you
-    /// like.
+    /// Reports progress of the work; see [`crate::Join::progress`]. Cheap.
     pub fn progress(&self) {
-        if self.inner.tenancy.note_progress() {
-            self.send(|duty, epoch| DriverCommand::Progress { duty, epoch });
+        if self.inner.state.note_progress() {
+            self.inner.send(|duty, epoch| EngineEvent::Progress { duty, epoch });
         }
     }
 
     /// Reports that a resource refused an effect of this hold because it has seen `newest`. No
     /// effect is allowed any more; the duty is claimed again, above that epoch.
     pub fn fenced(&self, newest: Epoch) {
-        self.inner.desk.observer.fenced(&self.duty().group, &self.duty().id);
-        if self.inner.tenancy.lose() {
-            self.send(|duty, epoch| DriverCommand::Fenced { duty, epoch, newest });
+        if self.lose_to_fence() {
+            self.inner.send(|duty, epoch| EngineEvent::Fenced { duty, epoch, newest });
         }
     }
 
@@ -198,8 +185,9 @@ impl Guard {
         self.inner.finished(how);
     }
 
-    fn send(&self, command: impl FnOnce(DutyId, Epoch) -> DriverCommand) {
-        self.inner.send(command);
+    fn lose_to_fence(&self) -> bool {
+        self.inner.handle.observer.fenced(&self.duty().group, &self.duty().id);
+        self.inner.state.lose()
     }
 
     /// The newest checkpoint of the duty.
@@ -210,21 +198,17 @@ impl Guard {
 
     async fn read(&self, version: &mut Option<Version>) -> Result<Option<Checkpoint>, StoreError> {
         let duty = self.duty().clone();
-        let loaded = self
-            .inner
-            .desk
-            .store
-            .ask(move |store| async move { Ok(store.load(&[duty]).await?.pop().flatten()) });
-        let checkpoint = loaded.await?;
+        let load = |store: Arc<dyn Store>| async move { store.load(&[duty]).await };
+        let checkpoint = self.inner.handle.store.call(load).await?.pop().flatten();
         *version = Some(checkpoint.as_ref().map_or(Version::ZERO, |found| found.version));
         Ok(checkpoint)
     }
 
-    /// Stores a checkpoint over the newest one. [`Code::Fenced`]: the hold does not stand any more,
-    /// stop. After an error that may have happened the next commit finds out whether it did.
+    /// Stores a checkpoint over the newest one. [`Code::Fenced`]: the hold is no longer valid,
+    /// stop. After an unknown outcome the next commit finds out what happened.
     ///
-    /// It goes over the connections of the membership, which renew too. Who commits thousands of
-    /// checkpoints a second opens a store of its own.
+    /// It uses the connections that renew. To commit thousands of checkpoints a second, open a
+    /// store of your own.
     pub async fn commit(&self, document: Document) -> Result<Version, StoreError> {
         // One at a time: each replaces the version that the one before has written.
         let mut version = self.inner.version.lock().await;
@@ -234,27 +218,27 @@ impl Guard {
                 Some(version) => version,
                 None => self.read(&mut version).await?.map_or(Version::ZERO, |last| last.version),
             };
-            // Until the answer is there nobody knows what is stored.
+            // Unknown until the response has come.
             *version = None;
             let commit = Commit { hold: self.hold().clone(), expected, document: document.clone() };
-            let session = self.inner.tenancy.session.clone();
-            let answer = self.inner.desk.store.ask(move |store| async move {
+            let session = self.inner.state.session.clone();
+            let committed = self.inner.handle.store.call(move |store| async move {
                 Ok(store.commit(&session, &[commit]).await?.pop())
             });
-            match answer.await? {
+            match committed.await? {
                 Some(Committed::Saved(saved)) => {
                     *version = Some(saved);
                     return Ok(saved);
                 }
                 Some(Committed::Fenced { newest }) => return Err(self.refused(newest)),
                 Some(Committed::Conflict { .. }) => {
-                    // A write of this very hold may have arrived after its answer was given up.
+                    // A write of this hold may have arrived after its timeout.
                     let found = self.read(&mut version).await?;
-                    let newest = found.as_ref().map_or(Epoch::ZERO, |found| found.epoch);
-                    let own = found.is_some_and(|found| {
+                    let own = |found: &Checkpoint| {
                         found.epoch == self.epoch() && found.instance == *self.instance()
-                    });
-                    if !own {
+                    };
+                    if !found.as_ref().is_some_and(own) {
+                        let newest = found.map_or(Epoch::ZERO, |found| found.epoch);
                         return Err(self.refused(newest));
                     }
                 }
@@ -264,34 +248,31 @@ impl Guard {
         Err(StoreError::unknown(Code::Failed, "the checkpoint changes while it is written"))
     }
 
-    /// The store itself refused: this hold is over, whatever was said before.
     fn refused(&self, newest: Epoch) -> StoreError {
-        self.inner.desk.observer.fenced(&self.duty().group, &self.duty().id);
-        self.inner.tenancy.lose();
-        let epoch = self.epoch();
-        let detail = format!("{} under epoch {epoch}, the newest is {newest}", self.duty());
-        StoreError::Refused(Problem::new(Code::Fenced, detail))
+        self.lose_to_fence();
+        let (duty, epoch) = (self.duty(), self.epoch());
+        let detail = format!("{duty} under epoch {epoch}, the newest is {newest}");
+        StoreError::refused(Code::Fenced, detail)
     }
 }
 
 impl GuardInner {
     fn finished(&self, how: WorkOutcome) {
-        if !self.told.swap(true, Ordering::AcqRel) {
-            self.tenancy.lose();
-            self.send(|duty, epoch| DriverCommand::Stopped { duty, epoch, how });
+        if !self.finished.swap(true, Ordering::AcqRel) {
+            self.state.lose();
+            self.send(|duty, epoch| EngineEvent::Stopped { duty, epoch, how });
         }
     }
 
-    fn send(&self, command: impl FnOnce(DutyId, Epoch) -> DriverCommand) {
-        let hold = &self.tenancy.hold;
-        // A driver that is gone has nothing more to learn.
-        let _ = self.desk.commands.send(command(hold.duty.id.clone(), hold.epoch));
+    fn send(&self, command: impl FnOnce(DutyId, Epoch) -> EngineEvent) {
+        let hold = &self.state.hold;
+        self.handle.send(command(hold.duty.id.clone(), hold.epoch));
     }
 }
 
 impl Drop for GuardInner {
     fn drop(&mut self) {
-        let asked = self.tenancy.is_draining() || self.tenancy.is_lost();
+        let asked = self.state.is_draining() || self.state.is_lost();
         self.finished(match asked {
             _ if std::thread::panicking() => WorkOutcome::Failed,
             true => WorkOutcome::Asked,

@@ -6,10 +6,8 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tenure_core::engine::WorkOutcome;
-use tenure_core::{
-    Clock, Code, Deadline, DutyId, Epoch, Hold, LocalInstant, Session, Store, StoreError,
-};
+use tenure_core::engine::EngineEvent;
+use tenure_core::{Clock, Code, Deadline, Hold, LocalInstant, Session, Store, StoreError};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 
@@ -20,20 +18,20 @@ use crate::observe::Observer;
 /// A hold at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HoldStatus {
-    /// No effect from this instant on, unless it is moved.
+    /// No effect is allowed from this instant on.
     pub deadline: LocalInstant,
     /// The work was asked to come to its end.
     pub draining: bool,
-    /// The process was paused: no effect before the store has confirmed the hold.
+    /// The process was paused: no effect is allowed before the store has confirmed the hold.
     pub suspended: bool,
-    /// The hold has ended. It never comes back.
+    /// The hold has ended for good.
     pub lost: bool,
 }
 
 const DRAINING: u8 = 1;
 const SUSPENDED: u8 = 2;
 const LOST: u8 = 4;
-/// User code has got the guard, so work may run.
+/// User code has the guard, so work may run.
 const DELIVERED: u8 = 8;
 
 /// One hold as both sides see it.
@@ -47,7 +45,7 @@ pub(crate) struct HoldState {
     flags: AtomicU8,
     /// Shortest interval between progress reports; `None` when progress is not required.
     progress: Option<Duration>,
-    /// When it was told last.
+    /// Time of the last report.
     progressed: AtomicU64,
     changes: watch::Sender<HoldStatus>,
 }
@@ -60,7 +58,7 @@ impl HoldState {
         clock: Arc<dyn Clock>,
         progress: Option<Duration>,
     ) -> Self {
-        let standing = HoldStatus { deadline, draining: false, suspended: false, lost: false };
+        let status = HoldStatus { deadline, draining: false, suspended: false, lost: false };
         Self {
             hold,
             margin: session.ttl.margin(),
@@ -70,15 +68,13 @@ impl HoldState {
             flags: AtomicU8::new(0),
             progress,
             progressed: AtomicU64::new(0),
-            changes: watch::Sender::new(standing),
+            changes: watch::Sender::new(status),
         }
     }
 
-    /// Returns the time left. It reads the clock last, so the answer is right however long this
-    /// thread stood still before.
+    /// Returns the time left. Reads the clock last, so that a pause of this thread counts.
     pub(crate) fn left(&self) -> Result<Duration, HoldLost> {
-        let flags = self.flags.load(Ordering::Acquire);
-        let deadline = self.deadline();
+        let (flags, deadline) = (self.flags.load(Ordering::Acquire), self.deadline());
         let now = self.clock.now();
         if flags & LOST != 0 {
             return Err(HoldLost::Revoked);
@@ -96,19 +92,27 @@ impl HoldState {
         LocalInstant::from_nanos(self.deadline.load(Ordering::Acquire))
     }
 
+    fn has(&self, flag: u8) -> bool {
+        self.flags.load(Ordering::Acquire) & flag != 0
+    }
+
     pub(crate) fn is_draining(&self) -> bool {
-        self.flags.load(Ordering::Acquire) & DRAINING != 0
+        self.has(DRAINING)
     }
 
     pub(crate) fn is_lost(&self) -> bool {
-        self.flags.load(Ordering::Acquire) & LOST != 0
+        self.has(LOST)
     }
 
-    /// Waits for the deadline as it stands now. Needs nobody who tells it: the thread that renews
-    /// may be the one that is stuck (R6).
+    pub(crate) fn is_taken(&self) -> bool {
+        self.has(DELIVERED)
+    }
+
+    /// Waits for the current deadline, independent of the thread that renews, which may be stuck
+    /// (R6).
     pub(crate) async fn passed(&self) {
-        // No looking up meanwhile, which thousands of holds would pay for: that a machine was
-        // suspended is seen by the thread that renews, and by `left`.
+        // One sleep, because there may be thousands of holds: the thread that renews and `left`
+        // notice that a machine was suspended.
         nap(&*self.clock, self.deadline(), Duration::MAX).await;
     }
 
@@ -116,28 +120,28 @@ impl HoldState {
         self.changes.subscribe()
     }
 
-    /// The hold stands until a later deadline, and was just confirmed.
+    /// Moves the deadline of a hold that was confirmed.
     pub(crate) fn extend(&self, deadline: Deadline) {
-        // In this order: whoever sees that effects are allowed sees the deadline, too.
+        // In this order: a reader that sees that effects are allowed sees the deadline, too.
         self.deadline.store(deadline.at().as_nanos(), Ordering::Release);
         self.flags.fetch_and(!SUSPENDED, Ordering::AcqRel);
-        self.changes.send_modify(|standing| {
-            standing.deadline = deadline.at();
-            standing.suspended = false;
+        self.changes.send_modify(|status| {
+            status.deadline = deadline.at();
+            status.suspended = false;
         });
     }
 
     pub(crate) fn suspend(&self) {
-        self.set(SUSPENDED, |standing| standing.suspended = true);
+        self.set(SUSPENDED, |status| status.suspended = true);
     }
 
     pub(crate) fn drain(&self) {
-        self.set(DRAINING, |standing| standing.draining = true);
+        self.set(DRAINING, |status| status.draining = true);
     }
 
-    /// Whether this call has ended it.
+    /// Returns whether this call has ended it.
     pub(crate) fn lose(&self) -> bool {
-        self.set(LOST, |standing| standing.lost = true)
+        self.set(LOST, |status| status.lost = true)
     }
 
     fn set(&self, flag: u8, change: impl FnOnce(&mut HoldStatus)) -> bool {
@@ -150,53 +154,46 @@ impl HoldState {
 
     /// User code takes the guard; `false` when the hold was lost before.
     pub(crate) fn take(&self) -> bool {
-        // One step: what was lost is never taken, so nobody hears of a loss of what he never had.
+        // One step, so that a loss is reported only for a guard that was taken.
         let stands = |flags: u8| (flags & LOST == 0).then_some(flags | DELIVERED);
         self.flags.fetch_update(Ordering::AcqRel, Ordering::Acquire, stands).is_ok()
     }
 
-    /// Whether user code has got the guard.
-    pub(crate) fn is_taken(&self) -> bool {
-        self.flags.load(Ordering::Acquire) & DELIVERED != 0
-    }
-
-    /// Whether progress is worth telling: not again within a part of the time that it is asked for.
+    /// Whether to report progress: once per interval, by one of several threads.
     pub(crate) fn note_progress(&self) -> bool {
         let Some(every) = self.progress else { return false };
-        let now = self.clock.now();
-        let told = self.progressed.load(Ordering::Relaxed);
-        let due = now.since(LocalInstant::from_nanos(told)) >= every;
-        // Of several threads one tells.
-        let (told, now) = (&self.progressed, (told, now.as_nanos()));
-        due && told.compare_exchange(now.0, now.1, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        let (now, relaxed) = (self.clock.now(), Ordering::Relaxed);
+        let due = |last| now.since(LocalInstant::from_nanos(last)) >= every;
+        let next = |last| due(last).then_some(now.as_nanos());
+        self.progressed.fetch_update(relaxed, relaxed, next).is_ok()
     }
-}
-
-/// Commands of guards and leave handles to the thread that renews.
-///
-/// The queue has no limit of its own: each hold sends one `Stopped`, one `Fenced`, one `Doubted`
-/// and a few `Progress` in the time that the settings name, and a membership a handful of wishes.
-#[derive(Debug)]
-pub(crate) enum DriverCommand {
-    Stopped { duty: DutyId, epoch: Epoch, how: WorkOutcome },
-    Progress { duty: DutyId, epoch: Epoch },
-    Fenced { duty: DutyId, epoch: Epoch, newest: Epoch },
-    Doubted,
-    Failing { rest: Duration },
-    Drain,
-    Leave,
 }
 
 /// Connection of guards to the driver; shared by all guards of a membership.
+///
+/// The queue needs no limit: each hold sends one `Stopped`, one `Fenced`, one `Doubted` and, per
+/// interval, one `Progress`; a membership sends a handful of others.
 #[derive(Clone, Debug)]
 pub(crate) struct DriverHandle {
-    pub(crate) commands: mpsc::UnboundedSender<DriverCommand>,
+    commands: mpsc::UnboundedSender<EngineEvent>,
     pub(crate) observer: Arc<dyn Observer>,
     pub(crate) store: Arc<StoreHandle>,
 }
 
-/// The store, asked on the runtime of the thread that renews: its connections live there, and user
-/// code may come from another runtime, or from one that ends.
+impl DriverHandle {
+    pub(crate) fn new(observer: Arc<dyn Observer>) -> (Self, mpsc::UnboundedReceiver<EngineEvent>) {
+        let (commands, received) = mpsc::unbounded_channel();
+        (Self { commands, observer, store: Arc::default() }, received)
+    }
+
+    pub(crate) fn send(&self, command: EngineEvent) {
+        // A driver that is gone has left already.
+        let _ = self.commands.send(command);
+    }
+}
+
+/// The store, called on the runtime of the thread that renews: its connections live there, and the
+/// runtime of user code may end.
 #[derive(Debug, Default)]
 pub(crate) struct StoreHandle(OnceLock<(Handle, Arc<dyn Store>)>);
 
@@ -206,7 +203,7 @@ impl StoreHandle {
         let _ = self.0.set((runtime, store));
     }
 
-    pub(crate) async fn ask<T, Fut>(
+    pub(crate) async fn call<T, Fut>(
         &self,
         call: impl FnOnce(Arc<dyn Store>) -> Fut,
     ) -> Result<T, StoreError>
@@ -218,7 +215,7 @@ impl StoreHandle {
             return Err(StoreError::refused(Code::Absent, "fixed partitions have no store"));
         };
         let call = call(Arc::clone(store));
-        // The thread may end while it is asked; what was sent may have happened.
+        // The thread may end meanwhile; what was sent may have happened.
         runtime.spawn(call).await.unwrap_or_else(|_| {
             Err(StoreError::unknown(Code::Lost, "the membership ended before the answer came"))
         })

@@ -12,10 +12,10 @@ use tenure_core::{
 
 use crate::membership::Membership;
 use crate::observe::{Observer, TracingObserver};
-use crate::{driver, process};
+use crate::{DutyError, driver, process};
 
-/// Opens the store. It is called on the thread that renews, so that the connections belong to it,
-/// and again while the store cannot be reached.
+/// Opens the store. Called on the thread that renews, which owns the connections, and again while
+/// the store cannot be reached.
 pub type Opener =
     Arc<dyn Fn() -> BoxFuture<'static, Result<Arc<dyn Store>, StoreError>> + Send + Sync>;
 
@@ -44,8 +44,8 @@ pub enum Duties {
     },
 }
 
-/// The wish to become a member of a group.
-#[must_use = "nobody joins before `start`"]
+/// Settings with which a process joins a group.
+#[must_use = "nothing happens before `start`"]
 pub struct Join {
     pub(crate) opener: Opener,
     pub(crate) clock: Arc<dyn Clock>,
@@ -62,7 +62,7 @@ impl std::fmt::Debug for Join {
 }
 
 impl Join {
-    /// With the usual settings. `clock` counts suspended time, as `tenure::store::BootClock` does.
+    /// Default settings. `clock` counts suspended time, as `tenure::store::BootClock` does.
     pub fn new(
         opener: Opener,
         clock: Arc<dyn Clock>,
@@ -76,98 +76,97 @@ impl Join {
             Duties::Targets { .. } => Layout::Targets,
         };
         let settings = MemberSettings::new(group, process::instance().id().clone(), ttl, layout);
-        let observer = Arc::new(TracingObserver);
-        Self { opener, clock, duties, settings, observer, waits: true }
+        Self { opener, clock, duties, settings, observer: Arc::new(TracingObserver), waits: true }
     }
 
-    /// Its share beside the others: twice the weight, twice the duties. Zero takes nothing.
+    /// Share of the duties: twice the weight, twice the duties. Zero takes nothing.
     pub fn weight(mut self, weight: u32) -> Self {
         self.settings.weight = weight;
         self
     }
 
-    /// Sets the zone in which it runs: duties that prefer that zone move there first.
-    pub fn zone(mut self, zone: Label) -> Self {
-        self.settings.zone = Some(zone);
+    /// Zone in which this instance runs: duties that prefer the zone move there first.
+    pub fn zone(mut self, zone: impl Into<Option<Label>>) -> Self {
+        self.settings.zone = zone.into();
         self
     }
 
-    /// A name that outlives this process, for pins.
-    pub fn name(mut self, name: Label) -> Self {
-        self.settings.name = Some(name);
+    /// Name that outlives this process, for pins.
+    pub fn name(mut self, name: impl Into<Option<Label>>) -> Self {
+        self.settings.name = name.into();
         self
     }
 
-    /// Sets the deployed revision: while members of two revisions live, duties move only because a
-    /// member leaves.
-    pub fn revision(mut self, revision: Label) -> Self {
-        self.settings.revision = Some(revision);
+    /// Deployed revision: while members of two revisions live, duties move only because a member
+    /// leaves.
+    pub fn revision(mut self, revision: impl Into<Option<Label>>) -> Self {
+        self.settings.revision = revision.into();
         self
     }
 
-    /// The most duties that this instance will hold: up to [`MAX_BATCH`], because one keep-alive
-    /// names them all.
+    /// Limit on the duties of this instance: up to [`MAX_BATCH`], because one keep-alive names them
+    /// all.
     pub fn room(mut self, room: usize) -> Self {
         self.settings.room = room;
         self
     }
 
-    /// The most duties that the group may have.
-    pub fn most_duties(mut self, most: usize) -> Self {
-        self.settings.most_duties = most;
+    /// Limit on the duties of the group.
+    pub fn max_duties(mut self, most: usize) -> Self {
+        self.settings.max_duties = most;
         self
     }
 
-    /// Sets the time for work to end after it was asked to.
+    /// Time for work to end after it was asked to.
     pub fn drain(mut self, drain: Duration) -> Self {
         self.settings.drain = drain;
         self
     }
 
-    /// Work that does not call [`crate::Guard::progress`] for so long is taken away.
+    /// Longest time between two calls of [`crate::Guard::progress`]; work that takes longer is
+    /// taken away.
     pub fn progress(mut self, progress: Duration) -> Self {
         self.settings.progress = Some(progress);
         self
     }
 
-    /// Sets the observer, for logs and metrics. The default emits `tracing` events.
+    /// Observer, for logs and metrics. The default emits `tracing` events.
     pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
         self.observer = observer;
         self
     }
 
-    /// Whether every confirmed keep-alive is recorded, not only what changes.
+    /// Whether every confirmed keep-alive is recorded.
     pub fn record_renewals(mut self, record: bool) -> Self {
         self.settings.record_renewals = record;
         self
     }
 
-    /// A store that cannot be reached is an error of [`Join::start`], instead of being tried again.
+    /// Makes [`Join::start`] fail when the store cannot be reached, instead of retrying.
     pub fn no_wait(mut self) -> Self {
         self.waits = false;
         self
     }
 
-    /// Joins as another instance than this process: for a process that plays several, as tests do.
-    /// Who lends an identity to two members at a time has one of them refused.
+    /// Joins as another instance than this process, for tests. Two members at a time cannot use the
+    /// same instance: the second one is refused.
     pub fn instance(mut self, instance: &Instance) -> Self {
         self.settings.instance = instance.id().clone();
         self
     }
 
-    /// Joins. What waiting cannot cure (a bad URL, missing rights, settings that differ from the
-    /// group's, a duplicate instance id) is an error. A store that cannot be reached is tried again
-    /// in the background, and the membership that is returned begins when it answers; see
-    /// [`Join::no_wait`].
-    pub fn start(self) -> BoxFuture<'static, Result<Membership, StoreError>> {
+    /// Joins. Errors are those that do not pass: a bad URL, missing rights, settings that differ
+    /// from the group's, a duplicate instance id. An unreachable store is retried in the
+    /// background, and the membership begins when it answers; see [`Join::no_wait`].
+    pub fn start(self) -> BoxFuture<'static, Result<Membership, DutyError>> {
         Box::pin(async move {
             self.check()?;
             driver::start(self).await
         })
     }
 
-    fn check(&self) -> Result<(), StoreError> {
-        let MemberSettings { most_duties: most, room, .. } = self.settings;
+    fn check(&self) -> Result<(), DutyError> {
+        let MemberSettings { max_duties: most, room, .. } = self.settings;
         let bad = match &self.duties {
             _ if room > MAX_BATCH => format!("room for {room} duties, the limit is {MAX_BATCH}"),
             Duties::Shards(0) => "a group of no shards".to_owned(),
@@ -179,6 +178,6 @@ impl Join {
             }
             _ => return Ok(()),
         };
-        Err(StoreError::refused(Code::BadInput, bad))
+        Err(DutyError::refused(Code::BadInput, bad))
     }
 }

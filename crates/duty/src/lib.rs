@@ -1,10 +1,11 @@
 //! Membership in a group: the layer between a store and user code.
 //!
-//! A process [`Join`]s a group and gets a [`Membership`]: it tells which duties were assigned, each
-//! with a [`Guard`] to check before each effect. [`fixed`] gives the same without a store.
-//! Besides: who this [`process`] is, and how others [`observe`] what it does.
+//! A process [`Join`]s a group and gets a [`Membership`], which reports the duties that were
+//! assigned, each with a [`Guard`] to check before each effect. [`fixed`] gives the same without a
+//! store. [`process`] is the identity of this process; [`observe`] receives what a member does.
 
 mod driver;
+mod error;
 pub mod fixed;
 mod guard;
 mod hold_state;
@@ -13,6 +14,7 @@ mod membership;
 pub mod observe;
 pub mod process;
 
+pub use error::DutyError;
 pub use guard::{Guard, HoldLost};
 pub use hold_state::HoldStatus;
 pub use join::{Duties, Join, Opener, opener};

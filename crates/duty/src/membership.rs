@@ -6,98 +6,92 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tenure_core::engine::WorkOutcome;
-use tenure_core::{GroupName, Hold, InstanceId, Problem, StoreError};
+use tenure_core::engine::{EngineEvent, WorkOutcome};
+use tenure_core::{DutyKey, GroupName, Hold, InstanceId, Problem};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
+use crate::DutyError;
 use crate::guard::Guard;
-use crate::hold_state::{DriverCommand, DriverHandle};
+use crate::hold_state::DriverHandle;
 
-/// Something that user code is to know.
+/// Something that user code has to act on.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum MembershipEvent {
-    /// A duty was granted to this process: begin to work on it, and keep the guard meanwhile.
+    /// A duty was granted: begin to work on it, and keep the guard meanwhile.
     Assigned(Guard),
-    /// The work on a duty is to come to its end: stop intake, commit, drop the guard. Its guard
-    /// says so, too ([`Guard::stopping`]).
+    /// The work on a duty has to end: stop intake, commit, drop the guard. See also
+    /// [`Guard::stopping`].
     Stopping {
         /// The hold to give back.
         hold: Hold,
         /// Why.
         why: &'static str,
     },
-    /// A hold was lost: give up its work at once, and drop the guard. It comes only for a hold
-    /// whose `Assigned` came before: what is lost on its way here is not seen at all. The guard
-    /// may be dropped already when it comes, because work can end by itself meanwhile; then there
-    /// is nothing to do. [`Guard::lost`] may wake before it: that one needs no message.
+    /// A hold was lost: give up its work at once, and drop the guard. It comes only after the
+    /// `Assigned` of the hold; [`Guard::lost`] may wake before it. If the work has ended by itself
+    /// meanwhile, there is nothing to do.
     Revoked {
         /// The hold that was lost.
         hold: Hold,
         /// Why.
         why: &'static str,
     },
-    /// A wish of this process was refused.
+    /// A request of this process was refused.
     Refused(Problem),
     /// Others hold everything; this process waits.
     Standby {
         /// The holder, if the group has one duty.
         holder: Option<InstanceId>,
     },
-    /// The membership has ended: as it was asked to, or because it must not go on. The last event.
+    /// The membership has ended: by request, or because it must not go on. The last event.
     Ended(Result<(), Problem>),
 }
 
-/// A member of a group. [`Membership::next`] tells what happens; [`Membership::run`] does the rest.
+/// A member of a group. [`Membership::next`] reports events; [`Membership::run`] handles them all.
 ///
-/// Dropping it leaves in the background: the work is asked to come to its end, what is held is
-/// given back. A process that ends at once should wait for [`Membership::leave`] instead; else the
-/// others wait for the TTL.
+/// Dropping it leaves in the background. A process that is about to end should wait for
+/// [`Membership::leave`] instead; otherwise other members wait for the TTL.
 #[derive(Debug)]
 pub struct Membership {
-    inbox: Arc<EventQueue>,
+    events: Arc<EventQueue>,
     leaver: LeaveHandle,
     group: GroupName,
     instance: InstanceId,
 }
 
-/// Ends a membership from elsewhere, for instance when a signal comes, or has it give way.
+/// Ends a membership from elsewhere, such as a signal handler, or makes it give way.
 #[derive(Clone, Debug)]
 pub struct LeaveHandle(DriverHandle);
 
 impl LeaveHandle {
-    /// Stop, give everything back and go.
+    /// Stops the work, gives everything back and leaves.
     pub fn leave(&self) {
-        self.send(DriverCommand::Leave);
+        self.0.send(EngineEvent::Leave);
     }
 
-    /// Hand everything over and go; refused ([`tenure_core::Code::LastMember`]) while nobody else
-    /// is there to take it.
+    /// Hands everything over and leaves; refused ([`tenure_core::Code::LastMember`]) while no other
+    /// member takes it.
     pub fn drain(&self) {
-        self.send(DriverCommand::Drain);
+        self.0.send(EngineEvent::Drain);
     }
 
-    /// The work on every duty fails here: for so long, hand over to members whose work does not.
-    /// Where there are none, nothing is handed over. Zero takes it back.
+    /// Reports that the work on every duty fails here: for the time of `rest`, duties move to
+    /// members whose work does not fail, if there are any. Zero takes it back.
     pub fn failing(&self, rest: Duration) {
-        self.send(DriverCommand::Failing { rest });
-    }
-
-    fn send(&self, command: DriverCommand) {
-        // A driver that is gone has left already.
-        let _ = self.0.commands.send(command);
+        self.0.send(EngineEvent::Failing { rest });
     }
 }
 
 impl Membership {
     pub(crate) fn new(
-        inbox: Arc<EventQueue>,
-        desk: DriverHandle,
+        events: Arc<EventQueue>,
+        handle: DriverHandle,
         group: GroupName,
         instance: InstanceId,
     ) -> Self {
-        Self { inbox, leaver: LeaveHandle(desk), group, instance }
+        Self { events, leaver: LeaveHandle(handle), group, instance }
     }
 
     /// The group.
@@ -110,10 +104,9 @@ impl Membership {
         &self.instance
     }
 
-    /// Returns the next event, or `None` after [`MembershipEvent::Ended`]. Cancel safe: dropping
-    /// the future loses nothing.
+    /// Returns the next event, or `None` after [`MembershipEvent::Ended`]. Cancellation-safe.
     pub async fn next(&mut self) -> Option<MembershipEvent> {
-        self.inbox.next().await
+        self.events.next().await
     }
 
     /// A handle that ends this membership from elsewhere.
@@ -121,13 +114,13 @@ impl Membership {
         self.leaver.clone()
     }
 
-    /// Stops, gives everything back, and waits until that is done. Guards that are still there are
-    /// asked to come to their end, and are revoked when they take too long.
-    pub async fn leave(mut self) -> Result<(), StoreError> {
+    /// Stops the work, gives everything back, and waits until that is done. Work that does not end
+    /// in time is revoked.
+    pub async fn leave(mut self) -> Result<(), DutyError> {
         self.leaver.leave();
         loop {
             match self.next().await {
-                Some(MembershipEvent::Ended(end)) => return end.map_err(StoreError::Refused),
+                Some(MembershipEvent::Ended(end)) => return end.map_err(DutyError::Refused),
                 None => return Ok(()),
                 // A guard that comes now is dropped, which gives its duty back.
                 Some(_) => {}
@@ -135,11 +128,11 @@ impl Membership {
         }
     }
 
-    /// Runs `work` once for each duty that is assigned, as a task of its own, until the membership
-    /// ends. The task is dropped when the hold is lost, in time before the TTL ends, also when the
-    /// thread that renews is stuck; it should end by itself after [`Guard::stopping`]. An error and
-    /// a panic mean that the work failed: it is tried again, here or elsewhere.
-    pub async fn run<F, Fut, E>(self, work: F) -> Result<(), StoreError>
+    /// Runs `work` as a task for each assigned duty, until the membership ends. The task is dropped
+    /// when the hold is lost, before the TTL ends and even if the thread that renews is stuck; it
+    /// should end by itself after [`Guard::stopping`]. After an error or a panic the work is tried
+    /// again, here or elsewhere.
+    pub async fn run<F, Fut, E>(self, work: F) -> Result<(), DutyError>
     where
         F: Fn(Guard) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<(), E>> + Send + 'static,
@@ -150,7 +143,7 @@ impl Membership {
         let end = loop {
             tokio::select! {
                 biased;
-                event = self.inbox.next() => match event {
+                event = self.events.next() => match event {
                     Some(MembershipEvent::Assigned(guard)) => {
                         tasks.spawn(attend(guard, Arc::clone(&work), self.leaver.0.clone()));
                     }
@@ -163,18 +156,18 @@ impl Membership {
         };
         // Every hold has ended by now, so every task does.
         while tasks.join_next().await.is_some() {}
-        end.map_err(StoreError::Refused)
+        end.map_err(DutyError::Refused)
     }
 }
 
 impl Drop for Membership {
     fn drop(&mut self) {
         self.leaver.leave();
-        self.inbox.close();
+        self.events.close();
     }
 }
 
-/// Reports the outcome of the work when it is dropped, also after a panic or when its runtime ends.
+/// Reports the outcome of the work when dropped, also after a panic or when its runtime ends.
 struct FinishOnDrop {
     guard: Guard,
     how: WorkOutcome,
@@ -186,7 +179,7 @@ impl Drop for FinishOnDrop {
     }
 }
 
-async fn attend<F, Fut, E>(guard: Guard, work: Arc<F>, desk: DriverHandle)
+async fn attend<F, Fut, E>(guard: Guard, work: Arc<F>, handle: DriverHandle)
 where
     F: Fn(Guard) -> Fut,
     Fut: Future<Output = Result<(), E>>,
@@ -198,22 +191,19 @@ where
         () = guard.lost() => return,
         result = work(guard.clone()) => result,
     };
+    if let Err(error) = &result {
+        let DutyKey { group, id } = guard.duty();
+        handle.observer.work_failed(group, id, guard.epoch(), &error.to_string());
+    }
     finish.how = match result {
+        Err(_) => WorkOutcome::Failed,
         Ok(()) if guard.draining() => WorkOutcome::Asked,
         Ok(()) => WorkOutcome::Done,
-        Err(error) => {
-            let (duty, epoch) = (guard.duty(), guard.epoch());
-            desk.observer.work_failed(&duty.group, &duty.id, epoch, &error.to_string());
-            WorkOutcome::Failed
-        }
     };
 }
 
-/// Events on their way to user code.
-///
-/// It needs no limit of its own: a hold has at most one `Assigned`, one `Stopping` and one
-/// `Revoked` in it, because a duty is not granted again before its guard was dropped; of the other
-/// kinds only the newest is kept.
+/// Events on their way to user code. It needs no limit: there are at most three per hold, because a
+/// duty is not granted again before its guard was dropped; of other kinds only the newest is kept.
 #[derive(Debug, Default)]
 pub(crate) struct EventQueue {
     queue: Mutex<QueueState>,
@@ -237,13 +227,10 @@ impl EventQueue {
         }
         queue.ended = matches!(event, MembershipEvent::Ended(_));
         if queue.closed {
-            drop(queue);
-            // The guard of an assignment gives it back when it is dropped, outside of the lock.
-            drop(event);
-            return;
+            // Before the event: its guard gives the duty back when it is dropped.
+            return drop(queue);
         }
-        let single = matches!(event, MembershipEvent::Standby { .. } | MembershipEvent::Refused(_));
-        if single {
+        if matches!(event, MembershipEvent::Standby { .. } | MembershipEvent::Refused(_)) {
             let kind = std::mem::discriminant(&event);
             queue.events.retain(|waiting| std::mem::discriminant(waiting) != kind);
         }
@@ -263,23 +250,23 @@ impl EventQueue {
         }
     }
 
-    /// The next event that still matters: what was lost before anybody saw it never happened.
+    /// Takes the next event, without assignments that were lost before anybody saw them.
     fn pop(&self) -> Option<MembershipEvent> {
         loop {
             let event = self.lock().events.pop_front()?;
             match &event {
-                MembershipEvent::Assigned(guard) if !guard.tenancy().take() => {}
+                MembershipEvent::Assigned(guard) if !guard.state().take() => {}
                 _ => return Some(event),
             }
         }
     }
 
     fn close(&self) {
-        let waiting = {
-            let mut queue = self.lock();
-            queue.closed = true;
-            std::mem::take(&mut queue.events)
-        };
+        let mut queue = self.lock();
+        queue.closed = true;
+        let waiting = std::mem::take(&mut queue.events);
+        // Guards are dropped outside of the lock.
+        drop(queue);
         drop(waiting);
     }
 

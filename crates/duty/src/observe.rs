@@ -3,33 +3,16 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-use tenure_core::{DutyId, Epoch, GroupName, InstanceId, Record, Severity};
+use tenure_core::{DutyId, Epoch, GroupName, InstanceId, LogLevel, Record};
 
-/// Kind of a store call, as metrics name it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Operation {
-    /// A session was opened or closed.
-    Session,
-    /// Duties were claimed.
-    Acquire,
-    /// The session was kept alive.
-    Renew,
-    /// Duties were given back.
-    Release,
-    /// Members, holders and the group's document were read, or the document was replaced.
-    Look,
-}
-
-impl Operation {
-    /// The word in metrics and logs.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Session => "session",
-            Self::Acquire => "acquire",
-            Self::Renew => "renew",
-            Self::Release => "release",
-            Self::Look => "look",
-        }
+tenure_core::text_enum! {
+    /// Kind of a store call, as metrics name it.
+    pub enum Operation {
+        Session "session" "A session was opened or closed."
+        Acquire "acquire" "Duties were claimed."
+        Renew "renew" "The session was kept alive."
+        Release "release" "Duties were given back."
+        Look "look" "The group was read, or its document was replaced."
     }
 }
 
@@ -49,7 +32,7 @@ pub trait Observer: Debug + Send + Sync + 'static {
     fn recorded(&self, _group: &GroupName, _record: &Record, _unix_ms: u64) {}
 
     /// A request to the store has ended.
-    fn asked(&self, _group: &GroupName, _operation: Operation, _took: Duration, _ok: bool) {}
+    fn store_called(&self, _group: &GroupName, _operation: Operation, _took: Duration, _ok: bool) {}
 
     /// A keep-alive was confirmed when so much was left until the deadline: the early warning.
     fn renewed(&self, _group: &GroupName, _margin_left: Duration) {}
@@ -85,15 +68,15 @@ impl Observer for TracingObserver {
                 )
             };
         }
-        match record.change.severity() {
-            Severity::Error => emit!(error),
-            Severity::Warn => emit!(warn),
-            Severity::Info => emit!(info),
-            Severity::Debug => emit!(debug),
+        match record.change.level() {
+            LogLevel::Error => emit!(error),
+            LogLevel::Warn => emit!(warn),
+            LogLevel::Info => emit!(info),
+            LogLevel::Debug => emit!(debug),
         }
     }
 
-    fn asked(&self, group: &GroupName, operation: Operation, took: Duration, ok: bool) {
+    fn store_called(&self, group: &GroupName, operation: Operation, took: Duration, ok: bool) {
         if !ok {
             let took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
             let (group, operation) = (group.as_str(), operation.as_str());
@@ -176,8 +159,8 @@ mod tests {
         tracing::subscriber::with_default(lines.clone(), || {
             let observer: &dyn Observer = &TracingObserver;
             observer.recorded(&group, &record, 0);
-            observer.asked(&group, Operation::Renew, Duration::from_millis(5), true);
-            observer.asked(&group, Operation::Renew, Duration::from_millis(5), false);
+            observer.store_called(&group, Operation::Renew, Duration::from_millis(5), true);
+            observer.store_called(&group, Operation::Renew, Duration::from_millis(5), false);
             observer.fenced(&group, &duty);
             observer.work_failed(&group, &duty, Epoch::new(7).unwrap(), "no disk");
         });

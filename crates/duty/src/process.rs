@@ -4,7 +4,7 @@
 //! same host and under the same name, is another instance (R3).
 
 use std::sync::{Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tenure_core::{Instance, Nonce};
 use uuid::Uuid;
@@ -12,40 +12,37 @@ use uuid::Uuid;
 static IDENTITY: Identity = Identity(Mutex::new(None));
 
 /// This process as an instance: `hostname-bootUnixNanos-8hex` and a UUID, the same at every call.
-///
-/// A child made by fork(2) is another process, so it is another instance.
+/// A child made by fork(2) is another instance.
 pub fn instance() -> &'static Instance {
     IDENTITY.of(std::process::id())
 }
 
-/// 128 bits that nobody else has, for one session alone.
+/// A nonce for one session.
 pub fn fresh_nonce() -> Nonce {
     Nonce::from_entropy(entropy())
 }
 
-/// Bits from the operating system: all but the six that mark a version 4 UUID are random.
+/// 122 random bits from the operating system, as a version 4 UUID.
 pub fn entropy() -> u128 {
     Uuid::new_v4().as_u128()
 }
 
 /// The wall clock in milliseconds since 1970, for people; no expiry is judged by it.
 pub fn unix_ms() -> u64 {
-    let since_1970 = wall_clock().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX)
+    u64::try_from(since_1970().as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The wall clock in microseconds since 1970, for people and for floors that must be above every
-/// epoch that anybody may have forgotten. Zero before 1970.
+/// epoch that anybody may have forgotten.
 pub fn unix_micros() -> u64 {
-    let since_1970 = wall_clock().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since_1970.as_micros()).unwrap_or(u64::MAX)
+    u64::try_from(since_1970().as_micros()).unwrap_or(u64::MAX)
 }
 
-/// The instance that was minted last, and the process it was minted by.
+/// The process that minted an instance last, and the instance.
 struct Identity(Mutex<Option<(u32, &'static Instance)>>);
 
 impl Identity {
-    /// Memory is copied by fork(2), the process id is not: it tells whose identity this is.
+    // fork(2) copies memory, but not the process id.
     fn of(&self, pid: u32) -> &'static Instance {
         let mut minted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((owner, instance)) = *minted
@@ -53,7 +50,7 @@ impl Identity {
         {
             return instance;
         }
-        // Once per process: it lives as long as the process does.
+        // Once per process.
         let instance = Box::leak(Box::new(mint()));
         *minted = Some((pid, instance));
         instance
@@ -62,18 +59,16 @@ impl Identity {
 
 fn mint() -> Instance {
     let name = rustix::system::uname();
-    let hostname = name.nodename().to_string_lossy();
-    // A clock before 1970 gives zero; what makes the id unique is the entropy.
-    let since_1970 = wall_clock().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Instance::mint(&hostname, since_1970.as_nanos(), entropy())
+    Instance::mint(&name.nodename().to_string_lossy(), since_1970().as_nanos(), entropy())
 }
 
+/// Zero before 1970; the entropy is what makes an instance id unique.
 #[expect(
     clippy::disallowed_methods,
     reason = "instance ids and floors take it; no expiry is judged by it"
 )]
-fn wall_clock() -> SystemTime {
-    SystemTime::now()
+fn since_1970() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -244,9 +244,7 @@ fn framed(message: &impl Message) -> Result<Bytes, Error> {
 
 /// Takes one whole message from what was read so far.
 fn unframed(buffer: &mut BytesMut, largest: usize) -> Result<Option<Bytes>, Error> {
-    let Some(mut prefix) = buffer.get(..FRAME_HEADER_BYTES) else {
-        return Ok(None);
-    };
+    let Some(mut prefix) = buffer.get(..FRAME_HEADER_BYTES) else { return Ok(None) };
     if prefix.get_u8() != 0 {
         return Err(Error::lost("the answer is compressed"));
     }

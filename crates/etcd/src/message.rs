@@ -4,56 +4,197 @@
 
 use prost::{Message, Oneof};
 
-#[derive(Clone, PartialEq, Message)]
-pub struct ResponseHeader {
-    #[prost(uint64, tag = "2")]
-    pub member_id: u64,
-    #[prost(int64, tag = "3")]
-    pub revision: i64,
-    /// The term of the last entry that the member has applied.
-    #[prost(uint64, tag = "4")]
-    pub raft_term: u64,
+/// Declares messages: each field with its type here, its type in the protocol and its number.
+macro_rules! messages {
+    ($(
+        $(#[$meta:meta])*
+        $vis:vis $name:ident { $($(#[$doc:meta])* $field:ident: $kind:ty = [$($prost:tt)+];)* }
+    )*) => {$(
+        #[derive(Clone, PartialEq, Message)]
+        $(#[$meta])*
+        $vis struct $name { $($(#[$doc])* #[prost($($prost)+)] $vis $field: $kind,)* }
+    )*};
 }
 
-#[derive(Clone, PartialEq, Message)]
-pub struct KeyValue {
-    #[prost(bytes = "vec", tag = "1")]
-    pub key: Vec<u8>,
-    #[prost(int64, tag = "2")]
-    pub create_revision: i64,
-    #[prost(int64, tag = "3")]
-    pub mod_revision: i64,
-    #[prost(int64, tag = "4")]
-    pub version: i64,
-    #[prost(bytes = "vec", tag = "5")]
-    pub value: Vec<u8>,
-    #[prost(int64, tag = "6")]
-    pub lease: i64,
-}
+messages! {
+    pub ResponseHeader {
+        member_id: u64 = [uint64, tag = 2];
+        revision: i64 = [int64, tag = 3];
+        /// The term of the last entry that the member has applied.
+        raft_term: u64 = [uint64, tag = 4];
+    }
 
-#[derive(Clone, PartialEq, Message)]
-pub struct Range {
-    #[prost(bytes = "vec", tag = "1")]
-    pub key: Vec<u8>,
-    /// Excluded; empty for one key.
-    #[prost(bytes = "vec", tag = "2")]
-    pub range_end: Vec<u8>,
-    #[prost(int64, tag = "3")]
-    pub limit: i64,
-    #[prost(int64, tag = "4")]
-    pub revision: i64,
-    /// 0 for none, 1 for ascending, 2 for descending.
-    #[prost(int32, tag = "5")]
-    pub sort_order: i32,
-    /// 0 for the key, 2 for the revision of its creation.
-    #[prost(int32, tag = "6")]
-    pub sort_target: i32,
-    #[prost(bool, tag = "8")]
-    pub keys_only: bool,
-    #[prost(bool, tag = "9")]
-    pub count_only: bool,
-    #[prost(int64, tag = "12")]
-    pub min_create_revision: i64,
+    pub KeyValue {
+        key: Vec<u8> = [bytes = "vec", tag = 1];
+        create_revision: i64 = [int64, tag = 2];
+        mod_revision: i64 = [int64, tag = 3];
+        version: i64 = [int64, tag = 4];
+        value: Vec<u8> = [bytes = "vec", tag = 5];
+        lease: i64 = [int64, tag = 6];
+    }
+
+    pub Range {
+        key: Vec<u8> = [bytes = "vec", tag = 1];
+        /// Excluded; empty for one key.
+        range_end: Vec<u8> = [bytes = "vec", tag = 2];
+        limit: i64 = [int64, tag = 3];
+        revision: i64 = [int64, tag = 4];
+        /// 0 for none, 1 for ascending, 2 for descending.
+        sort_order: i32 = [int32, tag = 5];
+        /// 0 for the key, 2 for the revision of its creation.
+        sort_target: i32 = [int32, tag = 6];
+        keys_only: bool = [bool, tag = 8];
+        count_only: bool = [bool, tag = 9];
+        min_create_revision: i64 = [int64, tag = 12];
+    }
+
+    pub RangeResponse {
+        header: Option<ResponseHeader> = [message, optional, tag = 1];
+        kvs: Vec<KeyValue> = [message, repeated, tag = 2];
+        more: bool = [bool, tag = 3];
+        count: i64 = [int64, tag = 4];
+    }
+
+    pub Put {
+        key: Vec<u8> = [bytes = "vec", tag = 1];
+        value: Vec<u8> = [bytes = "vec", tag = 2];
+        lease: i64 = [int64, tag = 3];
+        ignore_value: bool = [bool, tag = 5];
+        ignore_lease: bool = [bool, tag = 6];
+    }
+
+    pub PutResponse {}
+
+    pub DeleteRange {
+        key: Vec<u8> = [bytes = "vec", tag = 1];
+        /// Excluded; empty for one key.
+        range_end: Vec<u8> = [bytes = "vec", tag = 2];
+    }
+
+    pub DeleteRangeResponse {
+        deleted: i64 = [int64, tag = 2];
+    }
+
+    /// A part of a transaction.
+    pub TxnOp {
+        action: Option<TxnAction> = [oneof = "TxnAction", tags = "1, 2, 3, 4"];
+    }
+
+    /// Result of one operation of a transaction.
+    pub TxnOpResponse {
+        outcome: Option<TxnOutcome> = [oneof = "TxnOutcome", tags = "1, 2, 3, 4"];
+    }
+
+    pub TxnResponse {
+        header: Option<ResponseHeader> = [message, optional, tag = 1];
+        succeeded: bool = [bool, tag = 2];
+        responses: Vec<TxnOpResponse> = [message, repeated, tag = 3];
+    }
+
+    pub(crate) LeaseGrantRequest {
+        ttl: i64 = [int64, tag = 1];
+        id: i64 = [int64, tag = 2];
+    }
+
+    pub LeaseGrantResponse {
+        id: i64 = [int64, tag = 2];
+        ttl: i64 = [int64, tag = 3];
+    }
+
+    pub(crate) LeaseRevokeRequest {
+        id: i64 = [int64, tag = 1];
+    }
+
+    pub LeaseRevokeResponse {}
+
+    pub(crate) LeaseKeepAliveRequest {
+        id: i64 = [int64, tag = 1];
+    }
+
+    pub LeaseKeepAliveResponse {
+        header: Option<ResponseHeader> = [message, optional, tag = 1];
+        /// In seconds; zero when there is no such lease.
+        ttl: i64 = [int64, tag = 3];
+    }
+
+    pub(crate) LeaseTimeToLiveRequest {
+        id: i64 = [int64, tag = 1];
+        keys: bool = [bool, tag = 2];
+    }
+
+    pub LeaseTimeToLiveResponse {
+        /// Remaining seconds; negative when there is no such lease.
+        ttl: i64 = [int64, tag = 3];
+        granted_ttl: i64 = [int64, tag = 4];
+    }
+
+    pub(crate) WatchRequest {
+        request: Option<WatchAction> = [oneof = "WatchAction", tags = "1"];
+    }
+
+    pub WatchCreate {
+        key: Vec<u8> = [bytes = "vec", tag = 1];
+        /// Excluded; empty for one key.
+        range_end: Vec<u8> = [bytes = "vec", tag = 2];
+        /// Zero for what changes from now on.
+        start_revision: i64 = [int64, tag = 3];
+    }
+
+    pub WatchResponse {
+        created: bool = [bool, tag = 3];
+        canceled: bool = [bool, tag = 4];
+        compact_revision: i64 = [int64, tag = 5];
+        events: Vec<WatchEvent> = [message, repeated, tag = 11];
+    }
+
+    /// A change of a key; the key itself is not read.
+    pub WatchEvent {}
+
+    pub(crate) MemberListRequest {}
+
+    pub MemberListResponse {
+        members: Vec<ClusterMember> = [message, repeated, tag = 2];
+    }
+
+    pub ClusterMember {
+        id: u64 = [uint64, tag = 1];
+        client_urls: Vec<String> = [string, repeated, tag = 4];
+        is_learner: bool = [bool, tag = 5];
+    }
+
+    /// Asks which alarms there are.
+    pub(crate) AlarmRequest {}
+
+    pub AlarmResponse {
+        alarms: Vec<AlarmMember> = [message, repeated, tag = 2];
+    }
+
+    pub AlarmMember {
+        /// [`NO_SPACE`], [`CORRUPT`], or one that is newer than this client.
+        alarm: i32 = [int32, tag = 2];
+    }
+
+    pub(crate) StatusRequest {}
+
+    pub StatusResponse {
+        header: Option<ResponseHeader> = [message, optional, tag = 1];
+        db_size: i64 = [int64, tag = 3];
+        /// Zero when it knows none.
+        leader: u64 = [uint64, tag = 4];
+        /// Zero before version 3.6.
+        db_size_quota: i64 = [int64, tag = 12];
+    }
+
+    #[prost(skip_debug)]
+    pub(crate) AuthenticateRequest {
+        name: String = [string, tag = 1];
+        password: String = [string, tag = 2];
+    }
+
+    #[prost(skip_debug)]
+    pub(crate) AuthenticateResponse {
+        token: String = [string, tag = 2];
+    }
 }
 
 impl Range {
@@ -73,62 +214,11 @@ impl Range {
     }
 }
 
-#[derive(Clone, PartialEq, Message)]
-pub struct RangeResponse {
-    #[prost(message, optional, tag = "1")]
-    pub header: Option<ResponseHeader>,
-    #[prost(message, repeated, tag = "2")]
-    pub kvs: Vec<KeyValue>,
-    #[prost(bool, tag = "3")]
-    pub more: bool,
-    #[prost(int64, tag = "4")]
-    pub count: i64,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub struct Put {
-    #[prost(bytes = "vec", tag = "1")]
-    pub key: Vec<u8>,
-    #[prost(bytes = "vec", tag = "2")]
-    pub value: Vec<u8>,
-    #[prost(int64, tag = "3")]
-    pub lease: i64,
-    #[prost(bool, tag = "5")]
-    pub ignore_value: bool,
-    #[prost(bool, tag = "6")]
-    pub ignore_lease: bool,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub struct PutResponse {}
-
-#[derive(Clone, PartialEq, Message)]
-pub struct DeleteRange {
-    #[prost(bytes = "vec", tag = "1")]
-    pub key: Vec<u8>,
-    /// Excluded; empty for one key.
-    #[prost(bytes = "vec", tag = "2")]
-    pub range_end: Vec<u8>,
-}
-
 impl DeleteRange {
     /// Keys from the first to before the second.
     pub fn between(key: impl Into<Vec<u8>>, range_end: impl Into<Vec<u8>>) -> Self {
         Self { key: key.into(), range_end: range_end.into() }
     }
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub struct DeleteRangeResponse {
-    #[prost(int64, tag = "2")]
-    pub deleted: i64,
-}
-
-/// A part of a transaction.
-#[derive(Clone, PartialEq, Message)]
-pub struct TxnOp {
-    #[prost(oneof = "TxnAction", tags = "1, 2, 3, 4")]
-    pub action: Option<TxnAction>,
 }
 
 #[derive(Clone, PartialEq, Oneof)]
@@ -178,13 +268,6 @@ impl From<DeleteRange> for TxnOp {
     fn from(delete: DeleteRange) -> Self {
         Self { action: Some(TxnAction::Delete(delete)) }
     }
-}
-
-/// Result of one operation of a transaction.
-#[derive(Clone, PartialEq, Message)]
-pub struct TxnOpResponse {
-    #[prost(oneof = "TxnOutcome", tags = "1, 2, 3, 4")]
-    pub outcome: Option<TxnOutcome>,
 }
 
 impl TxnOpResponse {
@@ -283,84 +366,11 @@ impl Txn {
     }
 }
 
-#[derive(Clone, PartialEq, Message)]
-pub struct TxnResponse {
-    #[prost(message, optional, tag = "1")]
-    pub header: Option<ResponseHeader>,
-    #[prost(bool, tag = "2")]
-    pub succeeded: bool,
-    #[prost(message, repeated, tag = "3")]
-    pub responses: Vec<TxnOpResponse>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct LeaseGrantRequest {
-    #[prost(int64, tag = "1")]
-    pub(crate) ttl: i64,
-    #[prost(int64, tag = "2")]
-    pub(crate) id: i64,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub struct LeaseGrantResponse {
-    #[prost(int64, tag = "2")]
-    pub id: i64,
-    #[prost(int64, tag = "3")]
-    pub ttl: i64,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct LeaseRevokeRequest {
-    #[prost(int64, tag = "1")]
-    pub(crate) id: i64,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub struct LeaseRevokeResponse {}
-
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct LeaseKeepAliveRequest {
-    #[prost(int64, tag = "1")]
-    pub(crate) id: i64,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub struct LeaseKeepAliveResponse {
-    #[prost(message, optional, tag = "1")]
-    pub header: Option<ResponseHeader>,
-    /// In seconds; zero when there is no such lease.
-    #[prost(int64, tag = "3")]
-    pub ttl: i64,
-}
-
 impl LeaseKeepAliveResponse {
     /// The term that the member had applied before it extended the lease, or passed that on.
     pub fn term(&self) -> u64 {
         self.header.as_ref().map_or(0, |header| header.raft_term)
     }
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct LeaseTimeToLiveRequest {
-    #[prost(int64, tag = "1")]
-    pub(crate) id: i64,
-    #[prost(bool, tag = "2")]
-    pub(crate) keys: bool,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub struct LeaseTimeToLiveResponse {
-    /// Remaining seconds; negative when there is no such lease.
-    #[prost(int64, tag = "3")]
-    pub ttl: i64,
-    #[prost(int64, tag = "4")]
-    pub granted_ttl: i64,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct WatchRequest {
-    #[prost(oneof = "WatchAction", tags = "1")]
-    pub(crate) request: Option<WatchAction>,
 }
 
 #[derive(Clone, PartialEq, Oneof)]
@@ -369,108 +379,11 @@ pub(crate) enum WatchAction {
     Create(WatchCreate),
 }
 
-#[derive(Clone, PartialEq, Message)]
-pub struct WatchCreate {
-    #[prost(bytes = "vec", tag = "1")]
-    pub key: Vec<u8>,
-    /// Excluded; empty for one key.
-    #[prost(bytes = "vec", tag = "2")]
-    pub range_end: Vec<u8>,
-    /// Zero for what changes from now on.
-    #[prost(int64, tag = "3")]
-    pub start_revision: i64,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub struct WatchResponse {
-    #[prost(bool, tag = "3")]
-    pub created: bool,
-    #[prost(bool, tag = "4")]
-    pub canceled: bool,
-    #[prost(int64, tag = "5")]
-    pub compact_revision: i64,
-    #[prost(message, repeated, tag = "11")]
-    pub events: Vec<WatchEvent>,
-}
-
-/// A change of a key; the key itself is not read.
-#[derive(Clone, PartialEq, Message)]
-pub struct WatchEvent {}
-
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct MemberListRequest {}
-
-#[derive(Clone, PartialEq, Message)]
-pub struct MemberListResponse {
-    #[prost(message, repeated, tag = "2")]
-    pub members: Vec<ClusterMember>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub struct ClusterMember {
-    #[prost(uint64, tag = "1")]
-    pub id: u64,
-    #[prost(string, repeated, tag = "4")]
-    pub client_urls: Vec<String>,
-    #[prost(bool, tag = "5")]
-    pub is_learner: bool,
-}
-
-/// Asks which alarms there are.
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct AlarmRequest {}
-
-#[derive(Clone, PartialEq, Message)]
-pub struct AlarmResponse {
-    #[prost(message, repeated, tag = "2")]
-    pub alarms: Vec<AlarmMember>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub struct AlarmMember {
-    /// [`NO_SPACE`], [`CORRUPT`], or one that is newer than this client.
-    #[prost(int32, tag = "2")]
-    pub alarm: i32,
-}
-
 /// The database is full.
 pub const NO_SPACE: i32 = 1;
 
 /// Members do not have the same keys.
 pub const CORRUPT: i32 = 2;
-
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct StatusRequest {}
-
-#[derive(Clone, PartialEq, Message)]
-pub struct StatusResponse {
-    #[prost(message, optional, tag = "1")]
-    pub header: Option<ResponseHeader>,
-    #[prost(int64, tag = "3")]
-    pub db_size: i64,
-    /// Zero when it knows none.
-    #[prost(uint64, tag = "4")]
-    pub leader: u64,
-    /// Zero before version 3.6.
-    #[prost(int64, tag = "12")]
-    pub db_size_quota: i64,
-}
-
-#[derive(Clone, PartialEq, Message)]
-#[prost(skip_debug)]
-pub(crate) struct AuthenticateRequest {
-    #[prost(string, tag = "1")]
-    pub(crate) name: String,
-    #[prost(string, tag = "2")]
-    pub(crate) password: String,
-}
-
-#[derive(Clone, PartialEq, Message)]
-#[prost(skip_debug)]
-pub(crate) struct AuthenticateResponse {
-    #[prost(string, tag = "2")]
-    pub(crate) token: String,
-}
 
 #[cfg(test)]
 mod tests {

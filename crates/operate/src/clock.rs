@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
-use tenure_core::engine::GroupConfig;
 use tenure_core::{Clock as _, LocalInstant, Store, StoreError};
 use tenure_duty::process;
 use tenure_store::BootClock;
@@ -15,7 +14,7 @@ use crate::serialize::millis;
 /// Limit for reading the time that is recorded with a change.
 const TIME_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Reads the store's clock in milliseconds since 1970, or this host's if the store tells no time.
+/// Reads the store's clock in milliseconds since 1970, or this host's if the store has none.
 pub(crate) async fn now(store: &dyn Store) -> Result<u64, StoreError> {
     let survey = store.survey().await.map_err(nothing_happened)?;
     Ok(survey.unix_ms.unwrap_or_else(process::unix_ms))
@@ -37,15 +36,6 @@ impl StoreTime {
     pub(crate) fn now(&self) -> u64 {
         self.unix_ms.saturating_add(millis(BootClock.now().since(self.asked)))
     }
-}
-
-/// Records in a document what changed since `before`.
-pub(crate) fn record(
-    document: &mut GroupConfig,
-    before: &GroupConfig,
-    unix_ms: Option<u64>,
-) -> Result<(), StoreError> {
-    document.record_changes(before, unix_ms, sha256)
 }
 
 pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {

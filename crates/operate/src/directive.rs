@@ -9,7 +9,7 @@ use tenure_core::{DutyId, GroupName};
 pub struct Directive {
     /// Kind: `pause-all`, `pause`, `pin`, `drain`, `cordon` or `weight`.
     pub what: &'static str,
-    /// GroupConfig, duty or instance that it applies to.
+    /// Group, duty or instance that it applies to.
     pub on: String,
     /// Pin, drain mode or weight.
     pub how: Option<String>,

@@ -1,6 +1,7 @@
 //! Store diagnosis: the guarantee that a store gives with its current settings.
 
 use serde::{Serialize, Serializer};
+use serde_json::json;
 use tenure_core::guarantee::{Fact, Finding, Level, Survey, Verdict, has_setting, judge};
 use tenure_core::{Clock, Code, GroupName, Store, StoreError};
 use tenure_duty::process;
@@ -25,28 +26,20 @@ pub struct Diagnosis {
     pub findings: Vec<Finding>,
     /// Median round trip in milliseconds.
     pub round_trip_ms: u64,
-    /// Store's clock minus this host's, in milliseconds; `None` if the store tells no time.
+    /// Store's clock minus this host's, in milliseconds; `None` if the store has no clock.
     pub clock_difference_ms: Option<i64>,
 }
 
-#[derive(Serialize)]
-struct FindingJson<'a> {
-    setting: &'a str,
-    value: Option<&'a str>,
-    level: &'a str,
-    attention: bool,
-    sentence: &'a str,
-    change: Option<&'a str>,
-}
-
 fn findings<S: Serializer>(findings: &[Finding], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(findings.iter().map(|finding| FindingJson {
-        setting: finding.setting,
-        value: finding.value.as_deref(),
-        level: finding.level.as_str(),
-        attention: finding.attention(),
-        sentence: finding.sentence,
-        change: finding.change,
+    serializer.collect_seq(findings.iter().map(|finding| {
+        json!({
+            "setting": finding.setting,
+            "value": finding.value,
+            "level": finding.level.as_str(),
+            "attention": finding.attention(),
+            "sentence": finding.sentence,
+            "change": finding.change,
+        })
     }))
 }
 
@@ -75,7 +68,7 @@ pub async fn level(store: &dyn Store) -> Result<Level, StoreError> {
 pub fn check(level: Level, required: Option<Level>) -> Result<(), StoreError> {
     match required {
         Some(required) if level < required => {
-            let detail = format!("required is {required}, and the store gives {level}");
+            let detail = format!("{required} is required, the store gives {level}");
             Err(StoreError::refused(Code::BelowLevel, detail))
         }
         _ => Ok(()),
@@ -111,15 +104,15 @@ mod tests {
 
     #[test]
     fn a_guarantee_below_the_required_one_is_refused() {
-        for level in Level::ALL {
+        for &level in Level::ALL {
             assert!(check(level, None).is_ok());
-            for required in Level::ALL {
+            for &required in Level::ALL {
                 assert_eq!(check(level, Some(required)).is_ok(), level >= required);
             }
         }
         let error = check(Level::AtLeastOnce, Some(Level::Fenced)).unwrap_err();
         assert_eq!(error.code(), Code::BelowLevel);
-        assert_eq!(error.problem().detail, "required is fenced, and the store gives at-least-once");
+        assert_eq!(error.problem().detail, "fenced is required, the store gives at-least-once");
     }
 
     #[tokio::test]

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::future::pending;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+use serde_json::json;
 use tenure_core::engine::{DrainMode, GroupConfig};
 use tenure_core::store::{Holder, Watch};
 use tenure_core::{Code, DutyId, DutyKey, GroupName, InstanceId, Problem, Store, StoreError};
 use tokio::time::{sleep, timeout};
 
-use crate::edit::{DocumentEdit, EditSummary, edit};
+use crate::edit::{EditSummary, edit};
 use crate::error::OperateError;
 use crate::group::{StoredGroup, duties};
 use crate::serialize::{optional_text, text};
@@ -34,27 +35,6 @@ pub struct DrainOptions {
     pub mode: Option<DrainMode>,
     /// Check everything and change nothing.
     pub dry_run: bool,
-}
-
-/// State of a drain for programs.
-#[derive(Clone, Debug, Serialize)]
-pub struct DrainReport {
-    /// Change of the group's document.
-    #[serde(flatten)]
-    pub edit: EditSummary,
-    /// Instance.
-    #[serde(serialize_with = "text")]
-    pub instance: InstanceId,
-    /// Drain mode.
-    pub how: Option<&'static str>,
-    /// The instance holds nothing any more.
-    pub drained: bool,
-    /// The instance has ended.
-    pub ended: bool,
-    /// Duties that the instance held since the drain began, with their current holders.
-    pub duties: Vec<DutyHolder>,
-    /// Error code of the last read, if it failed.
-    pub away: Option<&'static str>,
 }
 
 /// A duty and its current holder.
@@ -101,19 +81,9 @@ pub struct ActiveDrain {
 
 /// Puts a drain in force, or undoes it.
 pub async fn start(store: &dyn Store, options: DrainOptions) -> Result<ActiveDrain, OperateError> {
-    let DrainOptions { group, dry_run, .. } = &options;
-    let change =
-        |before: &StoredGroup, document: &mut GroupConfig| options.change(before, document);
-    let DocumentEdit { before, summary, .. } = edit(store, group, *dry_run, change).await?;
-    let mut progress = DrainProgress::new(options.instance.clone());
-    progress.update(&before);
-    Ok(ActiveDrain { options, edit: summary, progress })
-}
-
-impl DrainOptions {
-    fn change(&self, before: &StoredGroup, document: &mut GroupConfig) -> Result<(), OperateError> {
-        let Self { instance, .. } = self;
-        let Some(mode) = self.mode else {
+    let DrainOptions { group, instance, mode, dry_run } = &options;
+    let change = |before: &StoredGroup, document: &mut GroupConfig| {
+        let Some(mode) = *mode else {
             if document.drained.remove(instance).is_none() {
                 before.live_member(instance)?;
             }
@@ -121,33 +91,44 @@ impl DrainOptions {
         };
         before.participant(instance)?;
         if mode == DrainMode::HandOver && !before.has_successor(document, instance) {
-            let what = format!("no other member of {} takes duties", self.group);
+            let what = format!("no other member of {group} takes duties");
             return Err(OperateError::refused(Code::LastMember, what));
         }
         document.drained.insert(instance.clone(), mode);
         Ok(())
+    };
+    let (before, _, edit) = edit(store, group, *dry_run, change).await?;
+    let mut progress = DrainProgress::new(instance.clone());
+    progress.update(&before);
+    Ok(ActiveDrain { options, edit, progress })
+}
+
+/// The report of a drain: its change, and the duties of the instance with their current holders.
+impl Serialize for ActiveDrain {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { options: DrainOptions { group, instance, mode, dry_run }, edit, progress } =
+            self;
+        let duties = progress.holders.iter().map(|(id, holder)| DutyHolder {
+            duty: DutyKey { group: group.clone(), id: id.clone() },
+            holder: holder.clone(),
+        });
+        let report = json!({
+            "dry_run": dry_run,
+            "group": group.to_string(),
+            "changed": edit.changed,
+            "pruned": edit.pruned,
+            "instance": instance.to_string(),
+            "how": mode.map(DrainMode::as_str),
+            "drained": mode.is_some() && !dry_run && progress.is_drained(),
+            "ended": progress.ended,
+            "duties": duties.collect::<Vec<_>>(),
+            "away": progress.away.as_ref().map(|problem| problem.code.as_str()),
+        });
+        report.serialize(serializer)
     }
 }
 
 impl ActiveDrain {
-    /// Reports the current state.
-    pub fn report(&self) -> DrainReport {
-        let Self { options, edit, progress } = self;
-        let holders = progress.holders.iter().map(|(id, holder)| DutyHolder {
-            duty: DutyKey { group: options.group.clone(), id: id.clone() },
-            holder: holder.clone(),
-        });
-        DrainReport {
-            edit: edit.clone(),
-            instance: options.instance.clone(),
-            how: options.mode.map(DrainMode::as_str),
-            drained: options.mode.is_some() && !options.dry_run && progress.is_drained(),
-            ended: progress.ended,
-            duties: holders.collect(),
-            away: progress.away.as_ref().map(|problem| problem.code.as_str()),
-        }
-    }
-
     /// Waits until the instance holds nothing (`true`) or the time is over (`false`). The drain
     /// stays in force either way, and also if this future is dropped.
     pub async fn wait(
@@ -238,15 +219,12 @@ async fn read(store: &dyn Store, group: &GroupName) -> Result<StoredGroup, Store
 
 /// Waits for a fixed pause, or for a hint of the store.
 async fn next_read(pause: Option<Duration>, watch: &mut Option<Box<dyn Watch>>) {
-    match (pause, watch) {
-        (Some(pause), _) => sleep(pause).await,
-        (None, Some(watch)) => {
-            if let Ok(Err(_)) = timeout(POLL_INTERVAL, watch.changed()).await {
-                sleep(POLL_INTERVAL).await;
-            }
-        }
-        (None, None) => sleep(POLL_INTERVAL).await,
+    if let (None, Some(watch)) = (pause, watch)
+        && !matches!(timeout(POLL_INTERVAL, watch.changed()).await, Ok(Err(_)))
+    {
+        return;
     }
+    sleep(pause.unwrap_or(POLL_INTERVAL)).await;
 }
 
 /// Progress of a drain: the duties that the instance had since it began, and who has them now.

@@ -14,7 +14,7 @@ use tenure_duty::process;
 use tokio::sync::OnceCell;
 
 use crate::audit::AuditTrail;
-use crate::clock::{self, StoreTime};
+use crate::clock::{StoreTime, sha256};
 use crate::directive::{Directive, directives};
 use crate::error::OperateError;
 use crate::group::StoredGroup;
@@ -39,35 +39,25 @@ pub struct EditSummary {
     pub pruned: Vec<Directive>,
 }
 
-/// A change of a group's document.
-pub(crate) struct DocumentEdit {
-    /// The group before the change.
-    pub(crate) before: StoredGroup,
-    /// The document after the change.
-    pub(crate) document: GroupConfig,
-    pub(crate) summary: EditSummary,
-}
-
 /// Changes the document of a group. `change` must be idempotent and may refuse. Without a
-/// difference nothing is written.
+/// difference nothing is written. Returns the group before, and the document after the change.
 pub(crate) async fn edit(
     store: &dyn Store,
     name: &GroupName,
     dry_run: bool,
     change: impl Fn(&StoredGroup, &mut GroupConfig) -> Result<(), OperateError>,
-) -> Result<DocumentEdit, OperateError> {
-    // A write whose answer was lost: the next read tells whether it happened.
+) -> Result<(StoredGroup, GroupConfig, EditSummary), OperateError> {
+    // A write whose answer was lost: the next read shows whether it happened.
     let mut lost: Option<StoreError> = None;
     let time = OnceCell::new();
     let done = |before: StoredGroup, document, changed, pruned| {
-        let summary = EditSummary { dry_run, group: name.clone(), changed, pruned };
-        DocumentEdit { before, document, summary }
+        (before, document, EditSummary { dry_run, group: name.clone(), changed, pruned })
     };
     for attempt in 0..MAX_ATTEMPTS {
         if attempt > 0 {
             // Others retry at the same time: random pauses let one of them through.
-            let most = (RETRY_PAUSE * attempt).as_micros();
-            let micros = u64::try_from(process::entropy() % most).unwrap_or_default();
+            let longest = (RETRY_PAUSE * attempt).as_micros();
+            let micros = u64::try_from(process::entropy() % longest).unwrap_or_default();
             tokio::time::sleep(Duration::from_micros(micros)).await;
         }
         let before = match (StoredGroup::read(store, name).await, &lost) {
@@ -85,7 +75,7 @@ pub(crate) async fn edit(
         }
         let pruned = prune(&before, &mut document, store).await?;
         let now = time.get_or_init(|| StoreTime::read(store)).await.as_ref().map(StoreTime::now);
-        clock::record(&mut document, &before.document, now)?;
+        document.record_changes(&before.document, now, sha256)?;
         // A dry run refuses a document that is too large, too.
         let text = document.document()?;
         if !dry_run {
@@ -101,7 +91,7 @@ pub(crate) async fn edit(
         }
         return Ok(done(before, document, true, pruned));
     }
-    let detail = format!("others changed the document of {name} {MAX_ATTEMPTS} times meanwhile");
+    let detail = format!("others kept changing the document of {name} ({MAX_ATTEMPTS} attempts)");
     Err(lost.unwrap_or_else(|| StoreError::refused(Code::Busy, detail)).into())
 }
 
@@ -112,12 +102,13 @@ async fn prune(
     document: &mut GroupConfig,
     store: &dyn Store,
 ) -> Result<Vec<Directive>, StoreError> {
-    let pinned = document.pins.values().filter_map(|pin| match pin {
-        Pin::Instance(who) => Some(who),
+    let instance_of = |pin: &Pin| match pin {
+        Pin::Instance(who) => Some(who.clone()),
         Pin::Name(_) | Pin::Zone(_) => None,
-    });
+    };
     let named = document.drained.keys().chain(&document.cordoned).chain(document.weights.keys());
-    let mut ended: BTreeSet<InstanceId> = named.chain(pinned).cloned().collect();
+    let pinned = document.pins.values().filter_map(instance_of);
+    let mut ended: BTreeSet<InstanceId> = named.cloned().chain(pinned).collect();
     for member in &before.members {
         ended.remove(&member.instance);
     }
@@ -134,10 +125,7 @@ async fn prune(
     document.drained.retain(|who, _| lives(who));
     document.cordoned.retain(lives);
     document.weights.retain(|who, _| lives(who));
-    document.pins.retain(|_, pin| match pin {
-        Pin::Instance(who) => lives(who),
-        Pin::Name(_) | Pin::Zone(_) => true,
-    });
+    document.pins.retain(|_, pin| instance_of(pin).is_none_or(|who| lives(&who)));
     let left = directives(&before.name, document);
     Ok(all.into_iter().filter(|line| !left.contains(line)).collect())
 }

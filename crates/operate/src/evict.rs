@@ -10,11 +10,13 @@ use crate::group::StoredGroup;
 use crate::serialize::{millis, text};
 
 /// An instance to evict.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct EvictOptions {
     /// Name of the group.
+    #[serde(serialize_with = "text")]
     pub group: GroupName,
     /// Instance to evict.
+    #[serde(serialize_with = "text")]
     pub instance: InstanceId,
     /// Take its duties at once instead of at the end of its lease.
     pub now: bool,
@@ -25,16 +27,9 @@ pub struct EvictOptions {
 /// Outcome of an eviction.
 #[derive(Clone, Debug, Serialize)]
 pub struct EvictReport {
-    /// Nothing was changed.
-    pub dry_run: bool,
-    /// Name of the group.
-    #[serde(serialize_with = "text")]
-    pub group: GroupName,
-    /// Instance.
-    #[serde(serialize_with = "text")]
-    pub instance: InstanceId,
-    /// Its duties were taken at once.
-    pub now: bool,
+    /// Options of the eviction.
+    #[serde(flatten)]
+    pub options: EvictOptions,
     /// Whether it was not evicted before.
     pub changed: bool,
     /// Duties that it held.
@@ -59,19 +54,20 @@ pub struct FreedDuty {
 
 /// Evicts an instance: it cannot renew its lease and cannot rejoin.
 pub async fn evict(store: &dyn Store, options: EvictOptions) -> Result<EvictReport, OperateError> {
-    let EvictOptions { group, instance, now, dry_run } = options;
-    let snapshot = StoredGroup::read_lenient(store, &group).await?;
-    let evicted_before = match snapshot.live_member(&instance) {
+    let EvictOptions { group, instance, now, dry_run } = &options;
+    let snapshot = StoredGroup::read_lenient(store, group).await?;
+    let evicted_before = match snapshot.live_member(instance) {
         Ok(member) if member.nonce.is_none() => {
-            let what = format!("{instance} has no session: it only shares the keys; stop it there");
+            let what =
+                format!("{instance} has no session, it only shares the keys: stop its process");
             return Err(OperateError::conflict(what));
         }
-        Ok(member) => member.evicted && !now,
+        Ok(member) => member.evicted && !*now,
         // Its lease has expired, and it may come back when it wakes up. An instance that nobody
         // knows would be barred all the same: a typo must not do that.
         Err(unknown) => {
-            let trail = AuditTrail::read(store, &group).await?;
-            if !trail.0.iter().any(|entry| entry.instance == instance) {
+            let trail = AuditTrail::read(store, group).await?;
+            if !trail.0.iter().any(|entry| entry.instance == *instance) {
                 return Err(unknown);
             }
             false
@@ -79,16 +75,16 @@ pub async fn evict(store: &dyn Store, options: EvictOptions) -> Result<EvictRepo
     };
     let mut was_member = true;
     if !dry_run && !evicted_before {
-        let when = if now { Evict::Now } else { Evict::AtTtl };
+        let when = if *now { Evict::Now } else { Evict::AtTtl };
         let reason = Reason::new("evict by operator")?;
-        let evicted = store.evict(&group, &instance, when, &reason).await?;
+        let evicted = store.evict(group, instance, when, &reason).await?;
         was_member = evicted != Evicted::NotAMember;
     }
-    let duties = snapshot.held_by(&instance).into_iter().map(|(duty, holder)| FreedDuty {
+    let duties = snapshot.held_by(instance).into_iter().map(|(duty, holder)| FreedDuty {
         duty: duty.clone(),
-        free_in_ms: if now { 0 } else { millis(holder.remaining) },
+        free_in_ms: if *now { 0 } else { millis(holder.remaining) },
     });
     let (duties, changed) = (duties.collect(), !evicted_before);
-    let has_successor = snapshot.has_successor(&snapshot.document, &instance);
-    Ok(EvictReport { dry_run, group, instance, now, changed, duties, was_member, has_successor })
+    let has_successor = snapshot.has_successor(&snapshot.document, instance);
+    Ok(EvictReport { options, changed, duties, was_member, has_successor })
 }

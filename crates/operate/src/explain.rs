@@ -11,7 +11,7 @@ use tenure_core::{Code, DutyKey, Epoch, InstanceId, Label, Store};
 use crate::audit::AuditTrail;
 use crate::clock;
 use crate::error::OperateError;
-use crate::group::{StoredGroup, TARGETS_NOTE};
+use crate::group::{StoredGroup, TARGETS_NOTE, roster_member};
 use crate::past::{self, ReplayTimes};
 use crate::serialize::{
     entries, millis, optional_epoch, optional_text, signed_timestamp, text, timestamp,
@@ -29,7 +29,7 @@ pub enum PastTime {
 impl PastTime {
     /// Resolves the time by the store's clock; a time outside the audit trail is refused.
     fn resolve(self, trail: &AuditTrail, now: u64) -> Result<u64, OperateError> {
-        let begins = trail.begins().ok_or_else(|| "nothing is recorded of this group yet".into());
+        let begins = trail.begins().ok_or_else(|| "this group has no audit entries yet".into());
         let resolved = begins.and_then(|begins| self.within(begins, now));
         resolved.map_err(|what: String| OperateError::refused(Code::NoRecord, what))
     }
@@ -42,10 +42,10 @@ impl PastTime {
         };
         match at {
             Some(at) if at > now => {
-                Err(format!("{given} has not come yet: now is {}", timestamp(now)))
+                Err(format!("{given} is in the future: now is {}", timestamp(now)))
             }
             Some(at) if at >= begins => Ok(at),
-            _ => Err(format!("{given} is before it begins, at {}", timestamp(begins))),
+            _ => Err(format!("{given} is before the first entry, at {}", timestamp(begins))),
         }
     }
 }
@@ -188,7 +188,7 @@ impl Explanation {
             epoch,
             since_unix_ms: holder.and(epoch).and(since),
             remaining_ms: holder.filter(|_| at.is_none()).map(remaining),
-            should_be: roster.owner(id).map(|seat| seat.instance.clone()),
+            should_be: roster.owner(id).map(|owner| owner.instance.clone()),
             unplanned,
             paused: document.pauses(id),
             pin: document.pins.get(id).cloned(),
@@ -208,7 +208,7 @@ fn unplanned(group: &StoredGroup, duty: &DutyKey) -> &'static str {
     match &group.document {
         document if document.all_paused => "the whole group is paused",
         document if document.paused.contains(&duty.id) => "it is paused",
-        _ if !group.known_duties().contains(&duty.id) => "it is no duty of the group now",
+        _ if !group.known_duties().contains(&duty.id) => "it is not a duty of the group",
         _ => "its holder takes no part in the roster",
     }
 }
@@ -236,14 +236,14 @@ impl ExplainedMember {
         opinions: Option<&[PlacementReport]>,
         unplanned: Option<&'static str>,
     ) -> Self {
-        let found = roster.seats.binary_search_by(|seat| seat.instance.cmp(&member.instance)).ok();
+        let found = roster.seats.binary_search_by(|one| one.instance.cmp(&member.instance)).ok();
         let opinion = found.and_then(|n| opinions?.get(n).copied());
-        let seat = group.seat(member);
-        let sentence = match (opinion, unplanned, &seat) {
+        let planned = roster_member(member, &group.document);
+        let sentence = match (opinion, unplanned, &planned) {
             (Some(opinion), _, _) => opinion.why.sentence(),
             (None, Some(why), _) => why,
-            (None, None, None) => "takes no part: its note was not written by an engine",
-            (None, None, Some(_)) => "is there for another duty only",
+            (None, None, None) => "takes no part: its note was not written by Tenure",
+            (None, None, Some(_)) => "takes only a different duty",
         };
         Self {
             instance: member.instance.clone(),
@@ -253,15 +253,15 @@ impl ExplainedMember {
             given: opinion.map(|o| o.given),
             holds: opinion.map(|o| o.holds),
             pin: opinion.and_then(|o| o.pin),
-            weight: seat.as_ref().map(|seat| seat.weight),
-            room: seat.as_ref().map(|seat| seat.room),
-            takes: seat.as_ref().map(|seat| seat.takes),
-            keeps: seat.as_ref().map(|seat| seat.keeps),
+            weight: planned.as_ref().map(|one| one.weight),
+            room: planned.as_ref().map(|one| one.room),
+            takes: planned.as_ref().map(|one| one.takes),
+            keeps: planned.as_ref().map(|one| one.keeps),
             state: group.member_states(member),
             why: opinion.map(|o| o.why.as_str()),
             sentence,
-            zone: seat.as_ref().and_then(|seat| seat.zone.clone()),
-            name: seat.and_then(|seat| seat.name),
+            zone: planned.as_ref().and_then(|one| one.zone.clone()),
+            name: planned.and_then(|one| one.name),
         }
     }
 }
@@ -278,9 +278,12 @@ mod tests {
         assert_eq!(within(ago(600)), Ok(1_771_149_100_000));
         for before in [PastTime::At(999), PastTime::At(-1), ago(876_000 * 3600)] {
             let what = within(before).unwrap_err();
-            assert!(what.ends_with("is before it begins, at 1970-01-01T00:00:01.000Z"), "{what}");
+            assert!(
+                what.ends_with("is before the first entry, at 1970-01-01T00:00:01.000Z"),
+                "{what}"
+            );
         }
         let what = within(PastTime::At(1_771_153_200_000)).unwrap_err();
-        assert!(what.contains("has not come yet: now is 2026-02-15T10:01:40.000Z"), "{what}");
+        assert!(what.contains("is in the future: now is 2026-02-15T10:01:40.000Z"), "{what}");
     }
 }

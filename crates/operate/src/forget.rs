@@ -6,15 +6,6 @@ use tenure_core::{Code, DutyKey, Epoch, InstanceId, Reason, Store, StoreError};
 
 use crate::serialize::{millis, optional_epoch, optional_text, text};
 
-/// Outcome of forgetting duties.
-#[derive(Clone, Debug, Serialize)]
-pub struct ForgetReport {
-    /// Nothing was changed.
-    pub dry_run: bool,
-    /// One entry per duty.
-    pub duties: Vec<ForgetOutcome>,
-}
-
 /// Outcome for one duty.
 #[derive(Clone, Debug, Serialize)]
 pub struct ForgetOutcome {
@@ -33,35 +24,31 @@ pub struct ForgetOutcome {
     pub remaining_ms: Option<u64>,
 }
 
-impl ForgetReport {
-    /// Duties that were not forgotten because they are held, in words.
-    pub fn held(&self) -> Vec<String> {
-        let held = self.duties.iter().filter(|one| one.outcome == HELD);
-        let describe = |one: &ForgetOutcome| match (&one.holder, one.remaining_ms) {
-            (Some(holder), Some(ms)) => {
-                format!("{} is held by {holder} for another {ms} ms", one.duty)
-            }
-            _ => format!("{} is held", one.duty),
-        };
-        held.map(describe).collect()
+impl ForgetOutcome {
+    /// Describes a duty that was not forgotten because it is held.
+    pub fn held(&self) -> Option<String> {
+        let Self { duty, holder, remaining_ms, .. } = self;
+        (self.outcome == HELD).then(|| match (holder, remaining_ms) {
+            (Some(holder), Some(ms)) => format!("{duty} is held by {holder} for another {ms} ms"),
+            _ => format!("{duty} is held"),
+        })
     }
 }
 
 const HELD: &str = "held";
 
-/// Forgets duties, or tells what would happen. The store must be open without signature checks:
+/// Forgets duties, or reports what would happen. The store must be open without signature checks:
 /// a checkpoint that was moved or is badly signed can be forgotten, too.
 pub async fn forget(
     store: &dyn Store,
     duties: Vec<DutyKey>,
     dry_run: bool,
-) -> Result<ForgetReport, StoreError> {
+) -> Result<Vec<ForgetOutcome>, StoreError> {
     let forgotten = match dry_run {
         true => preview(store, &duties).await?,
         false => store.forget(&duties, &Reason::new("forget by operator")?).await?,
     };
-    let duties = duties.into_iter().zip(forgotten).map(ForgetOutcome::from).collect();
-    Ok(ForgetReport { dry_run, duties })
+    Ok(duties.into_iter().zip(forgotten).map(ForgetOutcome::from).collect())
 }
 
 /// Returns what forgetting would answer now.

@@ -13,9 +13,9 @@ use tenure_core::{
 use crate::error::{OperateError, nothing_happened};
 
 /// Note for groups whose duties come from a list of targets.
-pub(crate) const TARGETS_NOTE: &str = "the duties of this group come from a list that is not in \
-    the store: only duties that were ever granted are known, free ones may be gone from the list, \
-    and their zones are not known";
+pub(crate) const TARGETS_NOTE: &str = "the duties of this group come from a list outside the \
+    store: only granted duties are known, free ones may be gone from the list, and their zones are \
+    not known";
 
 /// A group at one moment: its document, members and holders.
 #[derive(Clone, Debug)]
@@ -52,7 +52,7 @@ impl StoredGroup {
         parse: fn(&GroupDocument) -> Result<GroupConfig, StoreError>,
     ) -> Result<Self, StoreError> {
         let read = async {
-            // The document first: an instance in it that is no member has ended or expired.
+            // The document first: an instance in it that is not a member has ended or expired.
             let document = store.group_document(name).await?;
             let members = store.members(name).await?;
             let holders = store.holders(name).await?;
@@ -101,13 +101,10 @@ impl StoredGroup {
 
     /// Refuses an unknown duty: a typo must not look like success.
     pub(crate) fn check_duty(&self, duty: &DutyId) -> Result<(), OperateError> {
-        match self.knows(duty) {
-            true => Ok(()),
-            false => {
-                let what = format!("the duty {}/{duty} was never granted", self.name);
-                Err(OperateError::not_there(what))
-            }
+        if self.knows(duty) {
+            return Ok(());
         }
+        Err(OperateError::not_there(format!("the duty {}/{duty} was never granted", self.name)))
     }
 
     /// Current holders by duty.
@@ -142,7 +139,7 @@ impl StoredGroup {
     /// A live member, or a refusal.
     pub(crate) fn live_member(&self, instance: &InstanceId) -> Result<&Member, OperateError> {
         self.member(instance).ok_or_else(|| {
-            OperateError::not_there(format!("no member {instance} lives in {}", self.name))
+            OperateError::not_there(format!("{instance} is not a member of {}", self.name))
         })
     }
 
@@ -164,18 +161,12 @@ impl StoredGroup {
         }
     }
 
-    /// Candidates for duties under this document.
-    pub(crate) fn candidates(&self, document: &GroupConfig) -> Vec<Candidate> {
-        candidates(&self.members, document)
-    }
-
     /// Whether another member would take over from this one.
     pub fn has_successor(&self, document: &GroupConfig, instance: &InstanceId) -> bool {
-        let candidates = self.candidates(document);
-        let (own, others): (Vec<_>, Vec<_>) =
-            candidates.iter().partition(|candidate| candidate.seat.instance == *instance);
-        let only = own.first().and_then(|own| own.only.as_ref());
-        others.iter().any(|other| other.only.as_ref() == only && takes_duties(&other.seat))
+        let only = self.member(instance).and_then(only_duty);
+        let candidates = candidates(&self.members, document);
+        let mut others = candidates.iter().filter(|other| other.member.instance != *instance);
+        others.any(|other| other.only == only && takes_duties(&other.member))
     }
 
     /// Rosters that the members compute: one for the group, or one per standby duty. A free duty
@@ -206,14 +197,8 @@ impl StoredGroup {
         let mut rosters = self.rosters(Some(duty)).into_iter();
         let plans = |r: &GroupSnapshot| !standby || r.charges.iter().any(|c| c.duty == *duty);
         rosters.find(plans).unwrap_or_else(|| {
-            let listing = Listing::default();
-            GroupSnapshot::new(
-                &self.members,
-                &BTreeMap::new(),
-                &self.document,
-                &listing,
-                Some(duty),
-            )
+            let (held, listing) = (BTreeMap::new(), Listing::default());
+            GroupSnapshot::new(&self.members, &held, &self.document, &listing, Some(duty))
         })
     }
 
@@ -232,11 +217,6 @@ impl StoredGroup {
         ];
         words.into_iter().filter(|(is, _)| *is).map(|(_, word)| word).collect()
     }
-
-    /// RosterMember of a member under the group's document; `None` if the roster does not count it.
-    pub fn seat(&self, member: &Member) -> Option<RosterMember> {
-        seat(member, &self.document)
-    }
 }
 
 /// The only duty that a standby member takes.
@@ -244,28 +224,30 @@ pub(crate) fn only_duty(member: &Member) -> Option<DutyId> {
     MemberStatus::read(&member.note).and_then(|status| status.only)
 }
 
-pub(crate) fn seat(member: &Member, document: &GroupConfig) -> Option<RosterMember> {
+/// Returns a member as the roster counts it under a document; `None` if it does not.
+pub(crate) fn roster_member(member: &Member, document: &GroupConfig) -> Option<RosterMember> {
     let foreign = member.nonce.is_none().then(|| MemberStatus::with_room(usize::MAX));
-    let mut seat = MemberStatus::read(&member.note).or(foreign)?.seat(member);
-    document.adjust(&mut seat);
-    Some(seat)
+    let mut planned = MemberStatus::read(&member.note).or(foreign)?.seat(member);
+    document.adjust(&mut planned);
+    Some(planned)
 }
 
 /// A member that the roster counts.
 pub(crate) struct Candidate {
-    pub(crate) seat: RosterMember,
+    pub(crate) member: RosterMember,
     /// The only duty that it takes.
     pub(crate) only: Option<DutyId>,
 }
 
-/// Whether the roster would give duties to a seat.
-pub(crate) fn takes_duties(seat: &RosterMember) -> bool {
-    seat.takes && seat.keeps && seat.weight > 0 && seat.room > 0
+/// Whether the roster would give duties to a member.
+pub(crate) fn takes_duties(member: &RosterMember) -> bool {
+    member.takes && member.keeps && member.weight > 0 && member.room > 0
 }
 
+/// Returns the candidates for duties under a document.
 pub(crate) fn candidates(members: &[Member], document: &GroupConfig) -> Vec<Candidate> {
-    let candidate = |member: &Member| {
-        Some(Candidate { seat: seat(member, document)?, only: only_duty(member) })
+    let candidate = |one: &Member| {
+        Some(Candidate { member: roster_member(one, document)?, only: only_duty(one) })
     };
     members.iter().filter_map(candidate).collect()
 }
@@ -276,28 +258,28 @@ pub(crate) fn check_takers(
     before: &StoredGroup,
     after: (&[Member], &GroupConfig),
 ) -> Result<(), OperateError> {
-    let before_it = before.candidates(&before.document);
+    let before_it = candidates(&before.members, &before.document);
     let after_it = candidates(after.0, after.1);
     let has = |candidates: &[Candidate], only: &Option<DutyId>| {
-        candidates.iter().any(|one| one.only == *only && takes_duties(&one.seat))
+        candidates.iter().any(|one| one.only == *only && takes_duties(&one.member))
     };
     for member in &before.members {
         let only = only_duty(member);
         if has(&before_it, &only) && !has(&after_it, &only) {
             let (name, instance) = (&before.name, &member.instance);
-            let what = format!("nobody in {name} would be left to take what {instance} has");
+            let what = format!("no member of {name} would take the duties of {instance}");
             return Err(OperateError::refused(Code::LastMember, what));
         }
     }
     Ok(())
 }
 
-/// Whether a pin names this seat.
-pub(crate) fn is_pinned_to(seat: &RosterMember, pin: &Pin) -> bool {
+/// Whether a pin names this member.
+pub(crate) fn is_pinned_to(member: &RosterMember, pin: &Pin) -> bool {
     match pin {
-        Pin::Instance(instance) => seat.instance == *instance,
-        Pin::Name(name) => seat.name.as_ref() == Some(name),
-        Pin::Zone(zone) => seat.zone.as_ref() == Some(zone),
+        Pin::Instance(instance) => member.instance == *instance,
+        Pin::Name(name) => member.name.as_ref() == Some(name),
+        Pin::Zone(zone) => member.zone.as_ref() == Some(zone),
     }
 }
 
@@ -309,22 +291,17 @@ pub(crate) fn check_room(
     document: &GroupConfig,
 ) -> Result<(), OperateError> {
     let at = |pin: &Pin| -> Vec<&Candidate> {
-        candidates.iter().filter(|one| is_pinned_to(&one.seat, pin)).collect()
+        candidates.iter().filter(|one| is_pinned_to(&one.member, pin)).collect()
     };
-    let there = at(pin);
-    let alone = match &there[..] {
-        [] => return Ok(()),
-        [one] => Some(&one.seat.instance),
+    let single = |pin: &Pin| match at(pin)[..] {
+        [one] => Some(&one.member.instance),
         _ => None,
     };
-    let room = there.iter().fold(0_usize, |sum, one| sum.saturating_add(one.seat.room));
-    let leads_there = |other: &&Pin| {
-        *other == pin
-            || alone
-                .is_some_and(|alone| matches!(&at(other)[..], [one] if one.seat.instance == *alone))
-    };
+    let (there, only) = (at(pin), single(pin));
+    let room = there.iter().fold(0_usize, |sum, one| sum.saturating_add(one.member.room));
+    let leads_there = |other: &&Pin| *other == pin || (only.is_some() && single(other) == only);
     let pinned = document.pins.values().filter(leads_there).count();
-    if pinned <= room {
+    if there.is_empty() || pinned <= room {
         return Ok(());
     }
     let what = format!("{} would be pinned to {pin}, which has room for {room}", duties(pinned));

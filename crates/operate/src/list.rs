@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use tenure_core::engine::GroupConfig;
-use tenure_core::store::{Holder, Member, view_hash};
+use tenure_core::store::{CurrentHolder, Holder, Member, view_hash};
 use tenure_core::{DutyKey, Epoch, GroupName, InstanceId, Store, StoreError};
 
 use crate::directive::{Directive, directives};
@@ -78,31 +78,24 @@ impl GroupListing {
         let members = store.members(&group).await?;
         let holders = store.holders(&group).await?;
         let document = GroupConfig::read(&store.group_document(&group).await?);
-        Ok(Self {
-            view: format!("{:016x}", view_hash(&members, &holders)),
-            in_force: document.ok().map(|document| directives(&group, &document)),
-            duties: holders.into_iter().map(DutyListing::from).collect(),
-            members: members.into_iter().map(MemberListing::from).collect(),
-            group,
-        })
-    }
-}
-
-impl From<Holder> for DutyListing {
-    fn from(Holder { duty, epoch, holder }: Holder) -> Self {
-        let remaining_ms = holder.as_ref().map(|holder| millis(holder.remaining));
-        Self { duty, epoch, remaining_ms, holder: holder.map(|holder| holder.instance) }
-    }
-}
-
-impl From<Member> for MemberListing {
-    fn from(member: Member) -> Self {
-        Self {
+        let view = format!("{:016x}", view_hash(&members, &holders));
+        let duty = |Holder { duty, epoch, holder }| {
+            let remaining_ms = holder.as_ref().map(|now: &CurrentHolder| millis(now.remaining));
+            DutyListing { duty, epoch, remaining_ms, holder: holder.map(|now| now.instance) }
+        };
+        let member = |member: Member| MemberListing {
             remaining_ms: millis(member.remaining),
             evicted: member.evicted,
             foreign: member.nonce.is_none(),
             note: member.note.as_str().to_owned(),
             instance: member.instance,
-        }
+        };
+        Ok(Self {
+            view,
+            in_force: document.ok().map(|document| directives(&group, &document)),
+            duties: holders.into_iter().map(duty).collect(),
+            members: members.into_iter().map(member).collect(),
+            group,
+        })
     }
 }

@@ -14,43 +14,27 @@ use crate::serialize::timestamp;
 
 /// Notes on what an audit trail never records.
 const NOT_RECORDED: [&str; 2] = [
-    "a session that expires leaves no record: whoever left none counts as a member until the trail \
-     shows the end of one of its holds",
-    "the layout is that of now, and so is what members that still live say of themselves: weights, \
-     rooms, zones and names; others count as of weight 1 without a zone",
+    "an expired session leaves no record: its instance counts as a member until the trail shows \
+     the end of one of its holds",
+    "the layout is the current one, and so are weights, rooms, zones and names of members that \
+     still run; others count with weight 1 and without a zone",
 ];
 
 /// Note for a document without a record of its changes.
-const NEVER_RECORDED: &str = "what operators had put in force then is not known: the pins and \
-    weights of now are taken for those of then; pauses, drains and cordons are not";
+const NEVER_RECORDED: &str = "the directives of that time are not known: the current pins and \
+    weights are used, without pauses, drains and cordons";
 
 /// Note for a record that does not match the document.
-const NOT_CERTAIN: &str = "what operators had put in force then is not certain: something was \
-    changed without a note, or a clock ran ahead";
+const NOT_CERTAIN: &str = "the directives of that time are not certain: something was changed \
+    without a record, or a clock ran ahead";
 
-/// A group in the past, as far as the trail tells.
+/// A group in the past, as far as the trail shows.
 pub(crate) struct PastGroup {
     pub(crate) group: StoredGroup,
     /// The directives of that time are known.
     pub(crate) certain: bool,
     /// Limits of the reconstruction.
     pub(crate) notes: Vec<String>,
-}
-
-/// Entries around a time: the last one up to it, and the first one after it.
-#[derive(Clone, Copy, Default)]
-struct EntriesAround<'a> {
-    before: Option<&'a AuditEntry>,
-    after: Option<&'a AuditEntry>,
-}
-
-impl<'a> EntriesAround<'a> {
-    fn see(&mut self, entry: &'a AuditEntry, at: u64) {
-        match entry.unix_ms <= at {
-            true => self.before = Some(entry),
-            false => self.after = self.after.or(Some(entry)),
-        }
-    }
 }
 
 /// Time to reconstruct and current time, in milliseconds since 1970.
@@ -110,46 +94,48 @@ fn document(
     let doubt = match times.at < then.from {
         _ if then.doubtful => Some(NOT_CERTAIN.to_owned()),
         true => Some(format!(
-            "what operators changed before {from} is not known: this is as if nothing had been \
-             changed before then"
+            "directives from before {from} are not known: this assumes that there were none"
         )),
         false => None,
     };
     Ok((then.config, doubt))
 }
 
-/// Holders at that time. If the trail begins in the middle of a hold, its end tells who had it; if
-/// it says nothing, the holder is that of now.
+/// Holders at that time. If the trail begins within a hold, the end of the hold shows its holder;
+/// if the trail has no entry, the holder is the current one.
 fn holders(trail: &AuditTrail, now: &StoredGroup, at: u64) -> Result<Vec<Holder>, StoreError> {
-    let mut around: BTreeMap<&DutyId, EntriesAround<'_>> = BTreeMap::new();
+    // The last entry of each duty up to that time, and the first one after it.
+    let mut around: BTreeMap<&DutyId, [Option<&AuditEntry>; 2]> = BTreeMap::new();
     for holder in &now.holders {
         around.entry(&holder.duty.id).or_default();
     }
-    for entry in &trail.0 {
-        if let Some(duty) = &entry.duty {
-            around.entry(&duty.id).or_default().see(entry, at);
+    for (duty, entry) in trail.0.iter().filter_map(|entry| Some((entry.duty.as_ref()?, entry))) {
+        let [before, after] = around.entry(&duty.id).or_default();
+        match entry.unix_ms <= at {
+            true => *before = Some(entry),
+            false => *after = after.or(Some(entry)),
         }
     }
     let mut holders = Vec::new();
-    for (duty, around) in around {
+    for (duty, [before, after]) in around {
         let held = |entry: &AuditEntry| Some((entry.instance.clone(), entry.epoch));
-        let of = match around {
-            EntriesAround { before: Some(e), .. } if e.kind == AuditKind::Granted => held(e),
-            EntriesAround { before: Some(_), .. } => None,
-            EntriesAround { after: Some(e), .. } if e.kind == AuditKind::Granted => None,
-            EntriesAround { after: Some(e), .. } if e.kind == AuditKind::Forgotten => None,
-            EntriesAround { after: Some(e), .. } => held(e),
-            EntriesAround { .. } => now
+        let of = match (before, after) {
+            (Some(entry), _) if entry.kind == AuditKind::Granted => held(entry),
+            (Some(_), _) => None,
+            (None, Some(entry)) => match entry.kind {
+                AuditKind::Granted | AuditKind::Forgotten => None,
+                _ => held(entry),
+            },
+            (None, None) => now
                 .holder(duty)
                 .and_then(|holder| Some((holder.holder.as_ref()?.instance.clone(), holder.epoch))),
         };
-        let known = of.is_some() || around.before.is_some();
-        if !known {
+        if of.is_none() && before.is_none() {
             continue;
         }
         let epoch: Option<Epoch> = match &of {
             Some((_, epoch)) => *epoch,
-            None => around.before.and_then(|entry| entry.epoch),
+            None => before.and_then(|entry| entry.epoch),
         };
         let holder = of.map(|(instance, _)| CurrentHolder { instance, remaining: Duration::ZERO });
         let duty = DutyKey::new(now.name.as_str(), duty.as_str())?;
@@ -161,7 +147,7 @@ fn holders(trail: &AuditTrail, now: &StoredGroup, at: u64) -> Result<Vec<Holder>
 /// Members at that time. A hold that is found expired is the end of the session that had it.
 fn members(trail: &AuditTrail, now: &StoredGroup, at: u64) -> BTreeSet<InstanceId> {
     let mut here: BTreeMap<&InstanceId, bool> = BTreeMap::new();
-    // The grants since the last arrival: an expired hold of before says nothing of this session.
+    // Grants since the instance joined: a hold that expired before says nothing about this session.
     let mut granted: BTreeMap<(&InstanceId, &DutyId), Epoch> = BTreeMap::new();
     let mut first_after: BTreeMap<&InstanceId, &AuditEntry> = BTreeMap::new();
     for entry in &trail.0 {
@@ -191,11 +177,11 @@ fn members(trail: &AuditTrail, now: &StoredGroup, at: u64) -> BTreeSet<InstanceI
             _ => {}
         }
     }
-    // Its first later entry tells whether it was there already.
+    // The first later entry shows whether it had joined already.
     for (who, entry) in first_after {
         here.entry(who).or_insert(entry.kind != AuditKind::Joined);
     }
-    // A trail that says nothing of it has forgotten its arrival.
+    // A current member without any entry joined before the trail begins.
     for member in &now.members {
         here.entry(&member.instance).or_insert(true);
     }

@@ -5,7 +5,7 @@ use tenure_core::engine::GroupConfig;
 use tenure_core::{DutyKey, GroupName, Store};
 
 use crate::drain::DutyHolder;
-use crate::edit::{DocumentEdit, EditSummary, edit};
+use crate::edit::{EditSummary, edit};
 use crate::error::OperateError;
 use crate::group::StoredGroup;
 use crate::serialize::{optional_text, texts};
@@ -85,8 +85,7 @@ pub async fn pause(store: &dyn Store, options: &PauseOptions) -> Result<PauseRep
         }
         Ok(())
     };
-    let DocumentEdit { before, document, summary } =
-        edit(store, scope.group(), *dry_run, change).await?;
+    let (before, document, edit) = edit(store, scope.group(), *dry_run, change).await?;
     let in_scope = |duty: &DutyKey| scope.duty().is_none_or(|one| one == duty);
     let holders = before.holders.iter().filter(|holder| in_scope(&holder.duty));
     let held: Vec<DutyHolder> =
@@ -96,7 +95,7 @@ pub async fn pause(store: &dyn Store, options: &PauseOptions) -> Result<PauseRep
         foreign.any(|one| held.iter().any(|it| it.holder.as_ref() == Some(&one.instance)));
     let key = |id| DutyKey { group: before.name.clone(), id };
     Ok(PauseReport {
-        edit: summary,
+        edit,
         duty: scope.duty().cloned(),
         pause_all: document.all_paused,
         paused: document.paused.into_iter().map(key).collect(),

@@ -5,9 +5,9 @@ use tenure_core::engine::GroupConfig;
 use tenure_core::roster::Pin;
 use tenure_core::{DutyId, DutyKey, GroupName, InstanceId, Store};
 
-use crate::edit::{DocumentEdit, EditSummary, edit};
+use crate::edit::{EditSummary, edit};
 use crate::error::OperateError;
-use crate::group::{StoredGroup, check_room, is_pinned_to, takes_duties};
+use crate::group::{StoredGroup, candidates, check_room, is_pinned_to, takes_duties};
 use crate::serialize::{optional_text, text};
 
 /// A pin to set or to remove.
@@ -49,16 +49,6 @@ pub struct PinReport {
     pub in_place: bool,
 }
 
-/// Pins of a group.
-#[derive(Clone, Debug, Serialize)]
-pub struct PinList {
-    /// Name of the group.
-    #[serde(serialize_with = "text")]
-    pub group: GroupName,
-    /// One entry per pinned duty.
-    pub pins: Vec<PinEntry>,
-}
-
 /// A pinned duty.
 #[derive(Clone, Debug, Serialize)]
 pub struct PinEntry {
@@ -74,15 +64,14 @@ pub struct PinEntry {
 }
 
 /// Lists the pins of a group.
-pub async fn list(store: &dyn Store, group: &GroupName) -> Result<PinList, OperateError> {
+pub async fn list(store: &dyn Store, group: &GroupName) -> Result<Vec<PinEntry>, OperateError> {
     let snapshot = StoredGroup::read(store, group).await?;
     let entry = |(id, pin): (&DutyId, &Pin)| PinEntry {
         duty: DutyKey { group: group.clone(), id: id.clone() },
         to: pin.clone(),
         holder: snapshot.holding_instance(id).cloned(),
     };
-    let pins = snapshot.document.pins.iter().map(entry).collect();
-    Ok(PinList { group: group.clone(), pins })
+    Ok(snapshot.document.pins.iter().map(entry).collect())
 }
 
 /// Sets or removes a pin.
@@ -96,23 +85,23 @@ pub async fn pin(store: &dyn Store, options: PinOptions) -> Result<PinReport, Op
         };
         match document.pins.insert(duty.id.clone(), pin.clone()) {
             Some(other) if other != *pin && !replace => {
-                let what = format!("{duty} is pinned to {other}; --replace replaces that");
+                let what = format!("{duty} is pinned to {other}; --replace replaces it");
                 Err(OperateError::conflict(what))
             }
             _ => check_pin(&duty.id, pin, before, document),
         }
     };
-    let DocumentEdit { before, document, summary } =
-        edit(store, &duty.group, dry_run, change).await?;
+    let (before, document, edit) = edit(store, &duty.group, dry_run, change).await?;
     let holder = before.holding_instance(&duty.id);
-    let candidates = before.candidates(&document);
-    let at_pin = || candidates.iter().filter(|one| to.iter().any(|to| is_pinned_to(&one.seat, to)));
+    let candidates = candidates(&before.members, &document);
+    let at_pin =
+        || candidates.iter().filter(|one| to.iter().any(|to| is_pinned_to(&one.member, to)));
     Ok(PinReport {
-        reachable: at_pin().any(|one| takes_duties(&one.seat)),
-        in_place: at_pin().any(|one| Some(&one.seat.instance) == holder),
+        reachable: at_pin().any(|one| takes_duties(&one.member)),
+        in_place: at_pin().any(|one| Some(&one.member.instance) == holder),
         holder: holder.cloned(),
         before: before.document.pins.get(&duty.id).cloned(),
-        edit: summary,
+        edit,
         duty,
         to,
     })
@@ -125,25 +114,25 @@ fn check_pin(
     group: &StoredGroup,
     document: &GroupConfig,
 ) -> Result<(), OperateError> {
-    let candidates = group.candidates(document);
+    let candidates = candidates(&group.members, document);
     if let Pin::Instance(instance) = pin {
         let member = group.live_member(instance)?;
-        let candidate = candidates.iter().find(|one| one.seat.instance == *instance);
+        let candidate = candidates.iter().find(|one| one.member.instance == *instance);
         let why = match candidate {
             _ if member.evicted => Some("is evicted"),
             _ if document.drained.contains_key(instance) => Some("is drained"),
             _ if document.cordoned.contains(instance) => Some("is cordoned"),
             _ if member.nonce.is_none() => Some("only shares the keys"),
             None => Some("takes no duties"),
-            Some(one) if one.seat.weight == 0 => Some("has weight 0"),
-            Some(one) if !takes_duties(&one.seat) => Some("takes no duties now"),
+            Some(one) if one.member.weight == 0 => Some("has weight 0"),
+            Some(one) if !takes_duties(&one.member) => Some("takes no duties now"),
             Some(_) => None,
         };
         if let Some(why) = why {
             return Err(OperateError::conflict(format!("{instance} {why}")));
         }
         if let Some(only) = candidate.and_then(|one| one.only.as_ref()).filter(|id| *id != duty) {
-            let what = format!("{instance} is there for {}/{only} only", group.name);
+            let what = format!("{instance} only takes {}/{only}", group.name);
             return Err(OperateError::conflict(what));
         }
     }

@@ -3,6 +3,7 @@
 use std::fmt::Display;
 
 use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
 use tenure_core::store::AuditEntry;
 use tenure_core::{Epoch, StoreError};
 
@@ -42,35 +43,34 @@ pub(crate) fn optional_epoch<S: Serializer>(epoch: &Option<Epoch>, serializer: S
     epoch.map(Epoch::get).serialize(serializer)
 }
 
-#[derive(Serialize)]
-struct EntryJson<'a> {
-    unix_ms: u64,
-    event: &'a str,
-    #[serde(serialize_with = "text")]
-    instance: &'a tenure_core::InstanceId,
-    #[serde(serialize_with = "optional_text")]
-    duty: Option<&'a tenure_core::DutyKey>,
-    epoch: Option<u64>,
-    reason: &'a str,
-}
-
-pub(crate) struct AuditEntries<'a>(pub(crate) &'a [AuditEntry]);
-
-impl Serialize for AuditEntries<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Serialized<S> {
-        entries(self.0, serializer)
-    }
+/// Audit entries as JSON.
+pub(crate) fn audit_json(entries: &[AuditEntry]) -> Value {
+    let entry = |entry: &AuditEntry| {
+        json!({
+            "unix_ms": entry.unix_ms,
+            "event": entry.kind.as_str(),
+            "instance": entry.instance.to_string(),
+            "duty": entry.duty.as_ref().map(ToString::to_string),
+            "epoch": entry.epoch.map(Epoch::get),
+            "reason": entry.reason,
+        })
+    };
+    entries.iter().map(entry).collect()
 }
 
 pub(crate) fn entries<S: Serializer>(entries: &[AuditEntry], serializer: S) -> Serialized<S> {
-    serializer.collect_seq(entries.iter().map(|entry| EntryJson {
-        unix_ms: entry.unix_ms,
-        event: entry.kind.as_str(),
-        instance: &entry.instance,
-        duty: entry.duty.as_ref(),
-        epoch: entry.epoch.map(Epoch::get),
-        reason: &entry.reason,
-    }))
+    audit_json(entries).serialize(serializer)
+}
+
+pub(crate) fn error<S: Serializer>(error: &StoreError, serializer: S) -> Serialized<S> {
+    ErrorSummary::from(error).serialize(serializer)
+}
+
+pub(crate) fn optional_error<S: Serializer>(
+    error: &Option<StoreError>,
+    serializer: S,
+) -> Serialized<S> {
+    error.as_ref().map(ErrorSummary::from).serialize(serializer)
 }
 
 /// Code and detail of an error, as reports carry it.

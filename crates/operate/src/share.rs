@@ -4,7 +4,7 @@ use serde::Serialize;
 use tenure_core::engine::GroupConfig;
 use tenure_core::{GroupName, InstanceId, Store};
 
-use crate::edit::{DocumentEdit, EditSummary, edit};
+use crate::edit::{EditSummary, edit};
 use crate::error::OperateError;
 use crate::group::{StoredGroup, check_takers};
 use crate::serialize::text;
@@ -99,7 +99,7 @@ pub async fn set_share(
             Share::Cordon(_) => Ok(()),
         }
     };
-    let DocumentEdit { before, document, summary } = edit(store, group, *dry_run, change).await?;
+    let (before, document, edit) = edit(store, group, *dry_run, change).await?;
     let change = match *share {
         Share::Cordon(cordoned) => ShareChange::Cordon {
             cordoned,
@@ -111,7 +111,7 @@ pub async fn set_share(
         }
     };
     Ok(ShareReport {
-        edit: summary,
+        edit,
         instance: instance.clone(),
         change,
         drained: document.drained.contains_key(instance),

@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use serde::ser::SerializeStruct as _;
 use serde::{Serialize, Serializer};
+use serde_json::json;
 use tenure_core::engine::Layout;
 use tenure_core::store::{AuditEntry, AuditKind};
 use tenure_core::{Code, GroupName, InstanceId, Label, Store, StoreError};
 use tenure_duty::process;
 
 use crate::audit::AuditTrail;
-use crate::group::StoredGroup;
-use crate::serialize::{AuditEntries, ErrorSummary, millis, optional_text, text};
+use crate::group::{StoredGroup, roster_member};
+use crate::serialize::{ErrorSummary, audit_json, millis, optional_text, text};
 
 /// Age up to which audit entries are reported.
 const RECENT_MS: u64 = 60_000;
@@ -51,16 +51,16 @@ pub struct GroupStatus {
 impl Serialize for GroupReport {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let status = self.status.as_ref().ok();
-        let recent = status.map(|status| AuditEntries(&status.recent));
-        let mut report = serializer.serialize_struct("GroupReport", 6)?;
-        report.serialize_field("group", &self.group.to_string())?;
-        report.serialize_field("error", &self.status.as_ref().err().map(ErrorSummary::from))?;
         let layout = status.and_then(|status| status.layout);
-        report.serialize_field("layout", &layout.map(|layout| layout.to_string()))?;
-        report.serialize_field("duties", &status.map(|status| status.duties))?;
-        report.serialize_field("members", &status.map(|status| &status.members))?;
-        report.serialize_field("last_minute", &recent)?;
-        report.end()
+        let report = json!({
+            "group": self.group.to_string(),
+            "error": self.status.as_ref().err().map(ErrorSummary::from),
+            "layout": layout.map(|layout| layout.to_string()),
+            "duties": status.map(|status| status.duties),
+            "members": status.map(|status| &status.members),
+            "last_minute": status.map(|status| audit_json(&status.recent)),
+        });
+        report.serialize(serializer)
     }
 }
 
@@ -71,9 +71,9 @@ pub struct DutyCounts {
     pub known: usize,
     /// Duties that are held.
     pub held: usize,
-    /// Duties that nobody holds and nobody paused.
+    /// Duties that are neither held nor paused.
     pub free: usize,
-    /// Paused duties that nobody holds.
+    /// Paused duties without a holder.
     pub paused: usize,
 }
 
@@ -155,7 +155,7 @@ struct RecentTrail {
 
 impl RecentTrail {
     /// Reads the recent entries again: one may appear a moment after others with larger numbers.
-    /// The newest entry stands for the store's clock if this host's is behind.
+    /// If this host's clock is behind, the time of the newest entry counts as now.
     async fn read(&mut self, store: &dyn Store, group: &GroupName) -> Result<(), StoreError> {
         let AuditTrail(mut entries) = AuditTrail::read_after(store, group, self.after).await?;
         let now = entries.iter().map(|entry| entry.unix_ms).fold(process::unix_ms(), u64::max);
@@ -182,12 +182,12 @@ impl GroupStatus {
             *holds.entry(holder).or_default() += 1;
         }
         let members = group.members.iter().map(|member| {
-            let seat = group.seat(member);
+            let planned = roster_member(member, &group.document);
             MonitoredMember {
                 instance: member.instance.clone(),
-                weight: seat.as_ref().map(|seat| seat.weight),
-                room: seat.as_ref().map(|seat| seat.room),
-                zone: seat.and_then(|seat| seat.zone),
+                weight: planned.as_ref().map(|planned| planned.weight),
+                room: planned.as_ref().map(|planned| planned.room),
+                zone: planned.and_then(|planned| planned.zone),
                 holds: holds.get(&member.instance).copied().unwrap_or(0),
                 remaining_ms: millis(member.remaining),
                 state: group.member_states(member),

@@ -1,5 +1,8 @@
 //! The clock that a store on this machine judges expiry by.
 
+#[cfg(any(feature = "file", feature = "etcd"))]
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use rustix::time::{ClockId, clock_gettime};
 use tenure_core::{Clock, LocalInstant};
 
@@ -14,6 +17,16 @@ impl Clock for BootClock {
         // Time since boot is never negative, and its nanoseconds fit 64 bits for 584 years.
         LocalInstant::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
     }
+}
+
+/// The wall clock, for the times shown to people. etcd cannot be asked for its time; a store that
+/// replaces a lost one in etcd also takes this as its first floor.
+#[cfg(any(feature = "file", feature = "etcd"))]
+#[expect(clippy::disallowed_methods, reason = "no expiry is judged by it")]
+pub(crate) fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    // Milliseconds fit 64 bits for longer than there will be clocks.
+    since.as_millis() as u64
 }
 
 /// Nanoseconds since boot, for names that must differ.

@@ -1,14 +1,14 @@
 //! Connections to servers of the kinds that stores live on, for others who read there: the same
 //! URLs, the same parameters for encryption, the same words for what goes wrong.
 
-use tenure_core::{BoxFuture, StoreError};
+use tenure_core::{BoxFuture, StoreResult};
 
 /// Takes the parameters of these names out of a URL, unescaped, and gives the URL without them. A
 /// URL that could be read in two ways is refused, because one of them would print a password.
 pub fn take_parameters<const N: usize>(
     url: &str,
     names: [&str; N],
-) -> Result<(String, [Option<String>; N]), StoreError> {
+) -> StoreResult<(String, [Option<String>; N])> {
     crate::tls::take(url, names)
 }
 
@@ -27,7 +27,7 @@ impl RedisConnection {
 
 /// Connects by a `redis://` or `rediss://` URL.
 #[cfg(feature = "redis")]
-pub fn redis(url: &str) -> BoxFuture<'_, Result<RedisConnection, StoreError>> {
+pub fn redis(url: &str) -> BoxFuture<'_, StoreResult<RedisConnection>> {
     Box::pin(async {
         Ok(RedisConnection(crate::redis::RedisConnector::new(url).await?.open().await?))
     })
@@ -35,7 +35,7 @@ pub fn redis(url: &str) -> BoxFuture<'_, Result<RedisConnection, StoreError>> {
 
 /// Connects by a `postgres://` URL. The connection ends when the client is dropped.
 #[cfg(feature = "postgres")]
-pub fn postgres(url: &str) -> BoxFuture<'_, Result<tokio_postgres::Client, StoreError>> {
+pub fn postgres(url: &str) -> BoxFuture<'_, StoreResult<tokio_postgres::Client>> {
     Box::pin(crate::postgres::connect_once(url))
 }
 
@@ -46,10 +46,13 @@ pub fn postgres(url: &str) -> BoxFuture<'_, Result<tokio_postgres::Client, Store
 pub fn tls(
     authority: Option<String>,
     identity: Option<(String, String)>,
-) -> BoxFuture<'static, Result<rustls::ClientConfig, StoreError>> {
+) -> BoxFuture<'static, StoreResult<rustls::ClientConfig>> {
     use crate::tls::{PemFiles, Trust, client};
     Box::pin(client(Trust::Name, PemFiles { authority, identity }))
 }
+
+#[cfg(feature = "tls")]
+pub use crate::tls::pinned_client;
 
 /// Explains a failed handshake, if the error is about TLS.
 #[cfg(feature = "tls")]

@@ -19,6 +19,7 @@ mod clock;
 pub mod conformance;
 #[cfg(any(feature = "postgres", feature = "redis", feature = "tls"))]
 pub mod connect;
+mod delegate;
 #[cfg(feature = "etcd")]
 pub mod etcd;
 #[cfg(feature = "file")]
@@ -41,17 +42,12 @@ pub mod sql;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod state;
-#[cfg(any(feature = "postgres", feature = "redis", feature = "etcd", feature = "tls"))]
 mod tls;
 pub mod transfer;
 mod url;
-#[cfg(feature = "conformance")]
-pub mod wrap;
 
 pub use clock::BootClock;
 pub use memory::Memory;
-#[cfg(feature = "conformance")]
-pub use memory::Snapshot;
 pub use url::{IfAbsent, StoreUrl};
 
 /// The group of the poll lease layout: in Redis, foreign instances may share its keys.

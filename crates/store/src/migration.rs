@@ -1,6 +1,6 @@
 //! Migrations: append-only files, each applied once, some of them breaking.
 
-use tenure_core::{Code, StoreError};
+use tenure_core::{Code, StoreError, StoreResult};
 
 /// A numbered file. Its first line may be `--! breaking: why`: a binary that does not know such a
 /// migration must not touch a store that has it.
@@ -44,7 +44,7 @@ pub(crate) struct AppliedMigration {
 pub(crate) fn pending<'a>(
     known: &'a [Migration],
     applied: &[AppliedMigration],
-) -> Result<Vec<&'a Migration>, StoreError> {
+) -> StoreResult<Vec<&'a Migration>> {
     let is_known = |number: i64| known.iter().any(|migration| migration.number == number);
     for newer in applied.iter().filter(|applied| !is_known(applied.number)) {
         if !newer.breaking.is_empty() {

@@ -11,9 +11,7 @@ pub(crate) fn unpack(entry: &[u8]) -> Option<Checkpoint> {
     let (head, rest) = (std::str::from_utf8(&entry[..end]).ok()?, &entry[end + 1..]);
     let numbers: Vec<u64> =
         head.split(' ').map(|number| number.parse().ok()).collect::<Option<_>>()?;
-    let [version, epoch, unix_ms, length] = numbers[..] else {
-        return None;
-    };
+    let [version, epoch, unix_ms, length] = numbers[..] else { return None };
     let (instance, document) = rest.split_at_checked(usize::try_from(length).ok()?)?;
     Some(Checkpoint {
         version: Version::new(version).ok()?,

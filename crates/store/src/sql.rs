@@ -38,35 +38,20 @@ pub mod postgres {
     pub use crate::postgres::schema::{check_name, in_schema, migrate, script};
 }
 
-/// Names the SQL files of a backend, each a path relative to the file that calls the macro.
-///
-/// With `const`, for SQLite, each name is a constant:
-///
-/// ```text
-/// tenure_store::statements! {
-///     pub(super) const {
-///         HOLD_FIND: "sql/hold/find.sql",
-///     }
-/// }
-/// ```
-///
-/// With `struct`, for PostgreSQL, each name is a field, and `new` takes the schema. The files are
-/// written for the schema `tenure`:
+/// Names the SQL files of PostgreSQL, each a path relative to the file that calls the macro. Each
+/// name is a field, and `new` takes the schema. The files are written for the schema `tenure`:
 ///
 /// ```text
 /// tenure_store::statements! {
-///     /// Statements of the inbox.
+///     /// Statements of holds.
 ///     pub(super) struct Statements {
-///         inbox_read: "sql/inbox/read.sql",
+///         hold_find: "sql/hold/find.sql",
 ///     }
 /// }
 /// let statements = Statements::new("tenure");
 /// ```
 #[macro_export]
 macro_rules! statements {
-    ($vis:vis const { $($name:ident: $file:literal,)* }) => {
-        $($vis const $name: &str = include_str!($file);)*
-    };
     ($(#[$meta:meta])* $vis:vis struct $type:ident { $($name:ident: $file:literal,)* }) => {
         $(#[$meta])*
         $vis struct $type { $($vis $name: String,)* }

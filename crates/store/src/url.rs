@@ -2,13 +2,15 @@
 
 mod place;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use tenure_core::{BoxFuture, Code, DutyKey, GroupName, Store, StoreError};
+use tenure_core::{BoxFuture, Code, DutyKey, GroupName, Store, StoreError, StoreResult};
 
 use crate::SHARED_GROUP;
 use crate::signing::{Sealed, Signing};
+use crate::tls::PemFiles;
 
 /// URL of a store as the user wrote it. It may carry a password, so it prints without one.
 #[derive(Clone, PartialEq, Eq)]
@@ -61,7 +63,7 @@ impl StoreUrl {
 
     /// Reads `file:PATH[#GROUP/DUTY]`, `sqlite:PATH`, `postgres://...[?schema=NAME]`,
     /// `redis://...[?prefix=TEXT]`, `rediss://...` or `etcd://...[?prefix=TEXT]`.
-    pub fn parse(text: &str) -> Result<Self, StoreError> {
+    pub fn parse(text: &str) -> StoreResult<Self> {
         let (scheme, rest) = text.split_once(':').ok_or_else(|| bad("it has no scheme"))?;
         let known = match scheme {
             "file" => return Self::file(rest),
@@ -112,7 +114,7 @@ impl StoreUrl {
     }
 
     /// The text after the last `#` is a duty; `file:///PATH` is the same as `file:/PATH`.
-    fn file(rest: &str) -> Result<Self, StoreError> {
+    fn file(rest: &str) -> StoreResult<Self> {
         let (path, duty) = match rest.rsplit_once('#') {
             Some((path, duty)) => (path, Some(duty)),
             None => (rest, None),
@@ -129,7 +131,7 @@ impl StoreUrl {
         Ok(Self { kind: UrlScheme::File, rest: path.to_owned(), namespace })
     }
 
-    fn sqlite(path: &str) -> Result<Self, StoreError> {
+    fn sqlite(path: &str) -> StoreResult<Self> {
         if path.is_empty() || path.contains('\0') || path.starts_with(':') {
             return Err(bad("sqlite: needs the path of a file"));
         }
@@ -140,11 +142,7 @@ impl StoreUrl {
     ///
     /// `entropy` is 128 random bits of the caller, used where a store must be told apart from an
     /// earlier one at the same place.
-    pub async fn open(
-        &self,
-        if_absent: IfAbsent,
-        entropy: u128,
-    ) -> Result<Arc<dyn Store>, StoreError> {
+    pub async fn open(&self, if_absent: IfAbsent, entropy: u128) -> StoreResult<Arc<dyn Store>> {
         self.open_signed(if_absent, entropy, Signing::Off).await
     }
 
@@ -154,7 +152,7 @@ impl StoreUrl {
         if_absent: IfAbsent,
         entropy: u128,
         signing: Signing,
-    ) -> Result<Arc<dyn Store>, StoreError> {
+    ) -> StoreResult<Arc<dyn Store>> {
         let bare = self.open_bare(if_absent, entropy).await?;
         Ok(Arc::new(Sealed::new(bare, signing)))
     }
@@ -164,15 +162,11 @@ impl StoreUrl {
         &self,
         if_absent: IfAbsent,
         entropy: u128,
-    ) -> BoxFuture<'_, Result<Arc<dyn Store>, StoreError>> {
+    ) -> BoxFuture<'_, StoreResult<Arc<dyn Store>>> {
         Box::pin(self.backend(if_absent, entropy))
     }
 
-    async fn backend(
-        &self,
-        if_absent: IfAbsent,
-        entropy: u128,
-    ) -> Result<Arc<dyn Store>, StoreError> {
+    async fn backend(&self, if_absent: IfAbsent, entropy: u128) -> StoreResult<Arc<dyn Store>> {
         let _ = (if_absent, entropy); // Not every backend needs them, and not every one is built.
         match self.kind {
             #[cfg(feature = "file")]
@@ -219,7 +213,7 @@ impl StoreUrl {
 
     /// Database for tables of other crates; not every kind of store has one.
     #[cfg(any(feature = "sqlite", feature = "postgres"))]
-    pub fn tables(&self) -> Result<crate::sql::Database, StoreError> {
+    pub fn tables(&self) -> StoreResult<crate::sql::Database> {
         use crate::sql::Database;
         match self.kind {
             UrlScheme::Sqlite => Ok(Database::Sqlite(self.rest.clone().into())),
@@ -232,7 +226,7 @@ impl StoreUrl {
     }
 
     /// The statements that make or update the schema, for those who may not run them through us.
-    pub fn migration_script(&self) -> Result<String, StoreError> {
+    pub fn migration_script(&self) -> StoreResult<String> {
         match self.kind {
             #[cfg(feature = "file")]
             UrlScheme::File => Ok("# A cursor file has no schema: nothing to run.\n".to_owned()),
@@ -252,24 +246,12 @@ impl StoreUrl {
     }
 
     #[cfg(feature = "etcd")]
-    fn etcd(
-        &self,
-        if_absent: IfAbsent,
-        entropy: u128,
-    ) -> Result<crate::etcd::EtcdSettings, StoreError> {
+    fn etcd(&self, if_absent: IfAbsent, entropy: u128) -> StoreResult<crate::etcd::EtcdSettings> {
         let (credentials, place, query) = parts(&self.rest)?;
         let passed_on: Vec<&str> = query.split('&').filter(|part| !part.is_empty()).collect();
-        let parts = etcd_parts(credentials, place, &passed_on)?;
-        let identity = parts.certificate.zip(parts.key);
-        let tls = crate::etcd::EtcdTls { authority: parts.authority, identity };
-        Ok(crate::etcd::EtcdSettings {
-            hosts: parts.hosts,
-            user: parts.user,
-            prefix: self.namespace.clone().unwrap_or_else(|| "tenure/".to_owned()),
-            tls: parts.encrypted.then_some(tls),
-            entropy,
-            if_absent,
-        })
+        let EtcdParts { hosts, user, tls } = etcd_parts(credentials, place, &passed_on)?;
+        let prefix = self.namespace.clone().unwrap_or_else(|| "tenure/".to_owned());
+        Ok(crate::etcd::EtcdSettings { hosts, user, prefix, tls, entropy, if_absent })
     }
 
     #[cfg(feature = "postgres")]
@@ -285,14 +267,10 @@ impl StoreUrl {
 
 /// An `etcd://` URL taken apart.
 #[cfg_attr(not(feature = "etcd"), allow(dead_code, reason = "it is checked, and then not built"))]
-#[derive(Default)]
 struct EtcdParts {
     hosts: Vec<String>,
     user: Option<(String, String)>,
-    encrypted: bool,
-    authority: Option<String>,
-    certificate: Option<String>,
-    key: Option<String>,
+    tls: Option<PemFiles>,
 }
 
 /// Reads `[USER:PASSWORD@]HOST:PORT[,HOST:PORT...]` and the parameters beside `prefix`.
@@ -300,44 +278,38 @@ fn etcd_parts(
     credentials: Option<&str>,
     place: &str,
     parameters: &[&str],
-) -> Result<EtcdParts, StoreError> {
-    let plain = |escaped: &str| {
-        let text = percent_encoding::percent_decode_str(escaped).decode_utf8();
-        text.map(std::borrow::Cow::into_owned).map_err(|_| bad("a part of it is not UTF-8"))
-    };
-    let mut parts = EtcdParts::default();
+) -> StoreResult<EtcdParts> {
+    let mut hosts = Vec::new();
     for host in place.trim_end_matches('/').split(',') {
         let port = host.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
         if port.is_none() || host.starts_with(':') || host.contains(['/', ' ']) {
             return Err(bad("etcd:// needs HOST:PORT, or several of them between commas"));
         }
-        parts.hosts.push(host.to_owned());
+        hosts.push(host.to_owned());
     }
+    let mut user = None;
     if let Some(credentials) = credentials {
-        let (user, password) =
+        let (name, password) =
             credentials.split_once(':').ok_or_else(|| bad("a user of etcd has a password"))?;
-        parts.user = Some((plain(user)?, plain(password)?));
+        user = Some((unescape(name, "the user")?, unescape(password, "the password")?));
     }
-    let mut tls = None;
+    let (mut wanted, [mut authority, mut certificate, mut key]) = (None, [const { None }; 3]);
     for parameter in parameters {
         match parameter.split_once('=') {
-            Some(("tls", "on")) => tls = Some(true),
-            Some(("tls", "off")) => tls = Some(false),
-            Some(("cacert", path)) => parts.authority = Some(plain(path)?),
-            Some(("cert", path)) => parts.certificate = Some(plain(path)?),
-            Some(("key", path)) => parts.key = Some(plain(path)?),
+            Some(("tls", "on")) => wanted = Some(true),
+            Some(("tls", "off")) => wanted = Some(false),
+            Some(("cacert", path)) => authority = Some(unescape(path, "cacert")?),
+            Some(("cert", path)) => certificate = Some(unescape(path, "cert")?),
+            Some(("key", path)) => key = Some(unescape(path, "key")?),
             _ => return Err(bad("etcd:// takes prefix, tls=on, cacert, cert and key, no others")),
         }
     }
-    if parts.certificate.is_some() != parts.key.is_some() {
-        return Err(bad("cert and key of a client come together"));
-    }
-    let files = parts.authority.is_some() || parts.certificate.is_some();
-    if files && tls == Some(false) {
+    let files = PemFiles::new(authority, certificate, key, "cert and key")?;
+    let named = files != PemFiles::default();
+    if named && wanted == Some(false) {
         return Err(bad("tls=off and a certificate contradict each other"));
     }
-    parts.encrypted = tls.unwrap_or(files);
-    Ok(parts)
+    Ok(EtcdParts { hosts, user, tls: wanted.unwrap_or(named).then_some(files) })
 }
 
 #[allow(dead_code, reason = "not every build lacks a store")]
@@ -350,7 +322,7 @@ fn not_built(kind: UrlScheme) -> StoreError {
 /// Takes `[user[:password]@]host[/path][?parameters]` apart: what comes before `@`, the place, and
 /// the parameters. Refuses what could be read in two ways, because one of them would print a
 /// password: `@`, `/` and `?` inside a part have to be percent-escaped.
-pub(crate) fn parts(rest: &str) -> Result<(Option<&str>, &str, &str), StoreError> {
+pub(crate) fn parts(rest: &str) -> StoreResult<(Option<&str>, &str, &str)> {
     let escape = || bad("write @ as %40, / as %2F and ? as %3F inside a user, password or prefix");
     let (credentials, after) = match rest.split_once('@') {
         Some((credentials, after)) => (Some(credentials), after),
@@ -367,13 +339,18 @@ pub(crate) fn parts(rest: &str) -> Result<(Option<&str>, &str, &str), StoreError
     Ok((credentials, place, query))
 }
 
-fn namespace_text(escaped: &str) -> Result<String, StoreError> {
-    let text = percent_encoding::percent_decode_str(escaped).decode_utf8();
-    let text = text.map_err(|_| bad("schema or prefix is not UTF-8"))?;
+/// Text of a part of a URL; `what` names the part in the error.
+pub(crate) fn unescape(part: &str, what: &str) -> StoreResult<String> {
+    let text = percent_encoding::percent_decode_str(part).decode_utf8();
+    text.map(Cow::into_owned).map_err(|_| bad(format!("{what} is not UTF-8")))
+}
+
+fn namespace_text(escaped: &str) -> StoreResult<String> {
+    let text = unescape(escaped, "schema or prefix")?;
     if text.is_empty() || text.len() > 63 || text.chars().any(char::is_control) {
         return Err(bad("schema or prefix is 1 to 63 bytes without control characters"));
     }
-    Ok(text.into_owned())
+    Ok(text)
 }
 
 /// Without password and without parameters, which may carry one too.
@@ -495,9 +472,8 @@ mod tests {
         let parts = etcd_parts(Some("me:p%40ss"), "a:1,[::1]:2", &["cacert=/x%20y"]).unwrap();
         assert_eq!(parts.hosts, ["a:1", "[::1]:2"]);
         assert_eq!(parts.user, Some(("me".to_owned(), "p@ss".to_owned())));
-        assert_eq!(parts.authority.as_deref(), Some("/x y"));
-        assert!(parts.encrypted);
-        assert!(!etcd_parts(None, "a:1", &[]).unwrap().encrypted);
+        assert_eq!(parts.tls.unwrap().authority.as_deref(), Some("/x y"));
+        assert!(etcd_parts(None, "a:1", &[]).unwrap().tls.is_none());
     }
 
     #[cfg(not(feature = "etcd"))]

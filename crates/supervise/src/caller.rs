@@ -93,7 +93,6 @@ fn parent_of(pid: Pid) -> Option<Caller> {
     at(Pid::from_raw(entry.parent)?)
 }
 
-/// Reads the command line of a process.
 fn command_line(pid: Pid) -> Vec<u8> {
     fs::read(format!("/proc/{}/cmdline", pid.as_raw_pid())).unwrap_or_default()
 }

@@ -3,6 +3,7 @@
 use std::io;
 
 use tenure_core::{Code, StoreError};
+use tenure_duty::DutyError;
 
 /// Why a supervised program did not run, or could not be run to its end.
 #[derive(Debug, thiserror::Error)]
@@ -18,6 +19,9 @@ pub enum SuperviseError {
     /// The store or the group refused; nothing was changed, or the outcome is unknown.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The process could not become a member of the group, or must not stay one.
+    #[error(transparent)]
+    Duty(#[from] DutyError),
     /// Something was done before it failed: `kept` says what stands.
     #[error("failed; {kept}")]
     Kept {
@@ -58,6 +62,7 @@ impl SuperviseError {
             | Self::Held(error)
             | Self::Kept { error, .. }
             | Self::CannotStart { error, .. } => Some(error.code()),
+            Self::Duty(error) => Some(error.code()),
             Self::Setting { .. } | Self::System { .. } => None,
         }
     }

@@ -1,21 +1,24 @@
 //! Membership of a long-running command in a group.
 
+use std::ffi::OsString;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rustix::process::Signal;
+use rustix::process::{Signal, getpid, set_child_subreaper};
 use tenure_core::guarantee::Level;
 use tenure_core::text::span;
 use tenure_core::{Code, GroupName, Label, Store, StoreError, Ttl};
-use tenure_duty::{Duties, Join, Membership, Opener, opener, process};
+use tenure_duty::{Duties, DutyError, Guard, Join, Membership, Opener, opener, process};
 use tenure_operate::doctor;
 use tenure_store::signing::Signing;
 use tenure_store::{BootClock, IfAbsent, StoreUrl};
 use tokio::time::timeout;
 
-use crate::SuperviseError;
+use crate::error::{SuperviseError, SystemContext as _};
+use crate::guard::{CommandInput, GuardOptions};
 use crate::observe::{self, LogLevel, Observation, ObserveSettings, ObservedInstance, Recorder};
 use crate::process_tree::reap_all;
 use crate::signals::Signals;
@@ -29,7 +32,6 @@ const JOIN_CANCEL_TIMEOUT: Duration = Duration::from_secs(1);
 /// The shortest TTL. With a shorter one a command could not be ended with certainty when its guard
 /// fails.
 pub const MIN_TTL: Duration = Duration::from_secs(1);
-/// The longest drain period.
 const MAX_DRAIN: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Provides the signing keys each time the store is opened.
@@ -110,26 +112,25 @@ impl SupervisorSettings {
     /// Refuses settings outside their limits.
     pub fn check(&self) -> Result<(), SuperviseError> {
         let ttl = self.ttl.get();
-        let refuse = |setting, problem| Err(SuperviseError::Setting { setting, problem });
-        if ttl < MIN_TTL {
-            let (ttl, least) = (span(ttl), span(MIN_TTL));
-            let what = "is too short to end a command in time";
-            return refuse("ttl", format!("{ttl} {what}: the minimum is {least}"));
-        }
-        match (self.grace, self.drain) {
-            // During the grace period the hold is not renewed any more. A longer one would reach
-            // into the time in which renewals are still due, and end commands without need.
+        let (setting, value, problem) = match (self.grace, self.drain) {
+            _ if ttl < MIN_TTL => {
+                let least = span(MIN_TTL);
+                let what = "is too short to end a command in time";
+                ("ttl", ttl, format!("{what}: the minimum is {least}"))
+            }
+            // A longer one would reach into the time in which renewals are still due, and end
+            // commands without need.
             (Some(grace), _) if grace > ttl / 4 => {
-                let (grace, ttl) = (span(grace), span(ttl));
                 let what = "is more than a quarter of the TTL";
-                refuse("grace", format!("{grace} {what}, {ttl}: use a longer TTL"))
+                ("grace", grace, format!("{what}, {}: use a longer TTL", span(ttl)))
             }
             (_, Some(drain)) if drain > MAX_DRAIN => {
-                let (drain, most) = (span(drain), span(MAX_DRAIN));
-                refuse("drain", format!("{drain} is too long: the maximum is {most}"))
+                ("drain", drain, format!("is too long: the maximum is {}", span(MAX_DRAIN)))
             }
-            _ => Ok(()),
-        }
+            _ => return Ok(()),
+        };
+        let problem = format!("{} {problem}", span(value));
+        Err(SuperviseError::Setting { setting, problem })
     }
 
     /// Time between TERM and KILL.
@@ -139,6 +140,11 @@ impl SupervisorSettings {
 
     pub(crate) fn drain(&self) -> Duration {
         self.drain.unwrap_or(self.ttl.get() / 2)
+    }
+
+    pub(crate) fn guard(&self, input: CommandInput, scratch: Option<PathBuf>) -> GuardOptions {
+        let (isolate, hidden_env) = (self.isolate, self.hidden_env.clone());
+        GuardOptions { input, scratch, isolate, hidden_env }
     }
 
     /// Starts the log and the HTTP server.
@@ -169,22 +175,30 @@ impl SupervisorSettings {
         let recorder = observation.recorder();
         recorder.log_instance(LogLevel::Info, "store", describe_store(&self.store.url));
         let open = store_opener(self.store.clone(), recorder, waits);
-        let mut join = Join::new(open, Arc::new(BootClock), group, self.ttl, duties)
+        let join = Join::new(open, Arc::new(BootClock), group, self.ttl, duties)
             .observer(observation.observer())
             .weight(self.weight)
+            .zone(self.zone.clone())
+            .name(self.name.clone())
+            .revision(self.revision.clone())
             .record_renewals(self.observe.level == LogLevel::Debug)
             .drain(self.drain());
-        if let Some(zone) = &self.zone {
-            join = join.zone(zone.clone());
-        }
-        if let Some(name) = &self.name {
-            join = join.name(name.clone());
-        }
-        if let Some(revision) = &self.revision {
-            join = join.revision(revision.clone());
-        }
         if waits { join } else { join.no_wait() }
     }
+}
+
+/// Environment variables that describe the hold of a command, and one more.
+pub(crate) fn hold_env(
+    hold: &Guard,
+    more: (&str, OsString),
+) -> impl Iterator<Item = (String, OsString)> {
+    let env = [
+        ("TENURE_DUTY", OsString::from(hold.duty().to_string())),
+        ("TENURE_EPOCH", hold.epoch().to_string().into()),
+        ("TENURE_INSTANCE", hold.instance().as_str().into()),
+        more,
+    ];
+    env.map(|(name, value)| (name.to_owned(), value)).into_iter()
 }
 
 /// Describes a store, and whether other hosts can use it.
@@ -193,20 +207,21 @@ pub fn describe_store(store: &StoreUrl) -> String {
     format!("{store}{}", if store.is_local() { local } else { "" })
 }
 
-/// Result of [`start`].
-pub(crate) enum Joined {
-    Member(Membership),
-    /// This signal came first, and asks to end.
-    Stopped(Signal),
+/// Prepares this process to supervise: it listens to signals, and processes of a guard that dies
+/// become its children.
+pub(crate) fn listen() -> Result<Signals, SuperviseError> {
+    let signals = Signals::listen().context("cannot listen to signals")?;
+    set_child_subreaper(Some(getpid())).context("no subreaper")?;
+    Ok(signals)
 }
 
-/// Joins, unless a signal comes for which `stops` is true. Joining takes long while the store does
-/// not answer.
+/// Joins, or returns the first signal for which `stops` is true: joining takes long while the store
+/// does not answer.
 pub(crate) async fn start(
     join: Join,
     signals: &mut Signals,
     stops: impl Fn(Signal) -> bool,
-) -> Result<Joined, StoreError> {
+) -> Result<Result<Membership, Signal>, DutyError> {
     let mut start = std::pin::pin!(join.start());
     let signal = loop {
         tokio::select! {
@@ -216,14 +231,14 @@ pub(crate) async fn start(
                 signal if stops(signal) => break signal,
                 _ => {}
             },
-            started = &mut start => return started.map(Joined::Member),
+            started = &mut start => return started.map(Ok),
         }
     };
     // A session that has just begun is better closed than left to the TTL.
     if let Ok(Ok(membership)) = timeout(JOIN_CANCEL_TIMEOUT, start).await {
         let _ = membership.leave().await;
     }
-    Ok(Joined::Stopped(signal))
+    Ok(Err(signal))
 }
 
 /// Opens the store, and refuses one whose guarantee is too low. An unreachable store is retried by

@@ -117,7 +117,6 @@ pub(crate) fn signal_all(group: Option<Pid>, signal: Signal) {
     }
 }
 
-/// Result of [`kill_all`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Killed {
     /// A process that still ran.
@@ -151,6 +150,14 @@ pub(crate) fn kill_strays(guards: &[Pid]) -> Option<Pid> {
     found.first().map(|entry| entry.pid)
 }
 
+/// Describes a process that cannot be ended.
+pub(crate) fn survivor(pid: i32, meanwhile: &str) -> String {
+    format!(
+        "process {pid} still runs although it was killed (another user's, or stuck in the kernel); \
+         {meanwhile}"
+    )
+}
+
 /// Backoff between attempts to kill: a process may fork before it dies. Short at first, because
 /// most are gone at once; growing, because one may never end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,13 +189,11 @@ impl KillBackoff {
 pub(crate) enum Reaped {
     /// One has ended or was stopped.
     One(Pid, WaitStatus),
-    /// All of them run.
     AllRunning,
     /// There are none. For a child subreaper: nothing runs below it.
     NoChildren,
 }
 
-/// Reaps one child.
 pub(crate) fn reap() -> Reaped {
     match wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
         Ok(Some((pid, status))) => Reaped::One(pid, status),
@@ -205,17 +210,13 @@ pub(crate) fn reap_all() {
 /// Sends a signal by pidfd: a process id may be reused as soon as its owner is reaped.
 fn send(entry: &ProcessEntry, signal: Signal) -> rustix::io::Result<()> {
     let process = pidfd_open(entry.pid, PidfdFlags::empty());
-    match (is_same_process(entry), process) {
-        (true, Ok(process)) => pidfd_send_signal(process, signal),
-        (true, Err(_)) => kill_process(entry.pid, signal),
-        // A process that has ended is what is wanted.
-        (false, _) => Ok(()),
-    }
-}
-
-fn is_same_process(entry: &ProcessEntry) -> bool {
     let now = read_process(&entry.pid.as_raw_pid().to_string());
-    now.is_some_and(|now| now.started == entry.started)
+    match process {
+        // It has ended, as is wanted.
+        _ if now.is_none_or(|now| now.started != entry.started) => Ok(()),
+        Ok(process) => pidfd_send_signal(process, signal),
+        Err(_) => kill_process(entry.pid, signal),
+    }
 }
 
 #[cfg(test)]

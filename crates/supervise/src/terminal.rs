@@ -12,7 +12,6 @@ use rustix::termios::{
 /// The controlling terminal of this process.
 pub(crate) struct Terminal {
     tty: OwnedFd,
-    /// The process group of this process.
     ours: Pid,
     /// The group that is in the foreground instead, and the terminal settings before.
     lent: Option<(Pid, Option<Termios>)>,

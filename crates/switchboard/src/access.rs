@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use base64::Engine;
@@ -17,21 +17,19 @@ use tenure_wire::heartbeat::fits;
 use tenure_wire::ingest::Rules;
 use tokio::sync::Semaphore;
 
-use crate::address;
 use crate::http::response::{ApiError, ApiResult};
 use crate::metrics::Metrics;
 use crate::storage::{
     Admission, Attempt, Decision, SourceScope, Storage, Token, TokenEnd, TokenUsage,
 };
 use crate::token::{self, Role};
+use crate::{address, lock};
 
 /// Maximum age of a cached token. Every commit asks the store again.
 const TOKEN_CACHE_AGE: Duration = Duration::from_secs(30);
-/// Maximum number of cached tokens.
 const MAX_CACHED_TOKENS: usize = 4096;
 /// Time for which an address that failed too often is rejected without asking the store.
 const LIMIT_CACHE_AGE: Duration = Duration::from_secs(10);
-/// Maximum number of such addresses that are remembered.
 const MAX_LIMITED_ADDRESSES: usize = 4096;
 
 /// Maximum number of concurrent token lookups from such addresses.
@@ -54,12 +52,10 @@ impl Default for Limiter {
     }
 }
 
-/// Authenticated caller of a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Principal {
     /// A caller without a token: there are none yet, or the endpoint needs none.
     Open,
-    /// The holder of a token.
     Token(Arc<Token>),
 }
 
@@ -85,12 +81,7 @@ impl Principal {
     /// Checks that the caller may submit events of this source.
     pub(crate) fn permits(&self, channel: &str, provider: &str, endpoint: &str) -> ApiResult<()> {
         let Some(token) = self.token() else { return Ok(()) };
-        let fits = token.scope.as_ref().is_some_and(|scope| {
-            scope.channel == channel
-                && scope.provider == provider
-                && scope.endpoint_identity == endpoint
-        });
-        if fits {
+        if token.scope.as_ref().is_some_and(|scope| is_source(scope, channel, provider, endpoint)) {
             return Ok(());
         }
         let message = format!("Token scope does not permit ingestion for endpoint '{endpoint}'");
@@ -105,16 +96,10 @@ impl Principal {
         token.scope.as_ref().filter(|_| !token.roles.iter().any(reads_all))
     }
 
-    /// Returns whether the caller may read messages of this source.
     pub(crate) fn may_read(&self, channel: &str, provider: &str, endpoint: &str) -> bool {
-        self.reads_only().is_none_or(|scope| {
-            scope.channel == channel
-                && scope.provider == provider
-                && scope.endpoint_identity == endpoint
-        })
+        self.reads_only().is_none_or(|scope| is_source(scope, channel, provider, endpoint))
     }
 
-    /// Returns whether the caller may see this connector.
     pub(crate) fn may_see(&self, connector_type: &str, endpoint: &str, rules: &Rules) -> bool {
         self.reads_only().is_none_or(|scope| {
             scope.endpoint_identity == endpoint && belongs(connector_type, scope, rules)
@@ -136,14 +121,10 @@ impl Principal {
 
     /// Checks that the caller may read reports across all endpoints.
     pub(crate) fn permits_overview(&self) -> ApiResult<()> {
-        match self.reads_only() {
-            None => Ok(()),
-            Some(scope) => {
-                let endpoint = &scope.endpoint_identity;
-                let message = format!("Token scope permits reading of endpoint '{endpoint}' only");
-                Err(ApiError::forbidden(message))
-            }
-        }
+        let Some(SourceScope { endpoint_identity, .. }) = self.reads_only() else { return Ok(()) };
+        Err(ApiError::forbidden(format!(
+            "Token scope permits reading of endpoint '{endpoint_identity}' only"
+        )))
     }
 
     /// Checks that the caller may send heartbeats of this connector.
@@ -168,18 +149,14 @@ impl Principal {
 /// Credentials that an endpoint requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Requirement {
-    /// No token.
     Nothing,
-    /// Any token.
     Token,
     /// Any token, which may be a cached one. For messages whose role is checked once it is known
     /// what they ask for.
     RecentToken,
-    /// A token with this role.
     Role(Role),
 }
 
-/// Checks the tokens of requests.
 #[derive(Debug)]
 pub(crate) struct AccessControl {
     storage: Arc<dyn Storage>,
@@ -190,7 +167,6 @@ pub(crate) struct AccessControl {
     known: Mutex<BTreeMap<[u8; 8], CachedToken>>,
     limited: Mutex<BTreeMap<String, LimitedAddress>>,
     usage: Mutex<BTreeMap<String, TokenUsage>>,
-    /// Permits for token lookups from addresses that failed too often.
     lookups: Semaphore,
 }
 
@@ -207,7 +183,6 @@ struct CachedToken {
 struct LimitedAddress {
     /// End of the time in which the store is not asked. Short, because an operator may reset it.
     unasked: LocalInstant,
-    /// End of its window.
     ends: LocalInstant,
 }
 
@@ -234,7 +209,6 @@ impl AccessControl {
         !self.required.load(Ordering::Relaxed)
     }
 
-    /// Requires tokens from now on.
     pub(crate) fn require(&self) {
         self.required.store(true, Ordering::Relaxed);
     }
@@ -270,7 +244,6 @@ impl AccessControl {
         Ok(caller)
     }
 
-    /// Checks that an authenticated caller has the role.
     pub(crate) fn check_role(&self, caller: &Principal, role: Role) -> ApiResult<()> {
         let Some(token) = caller.token() else { return Ok(()) };
         if token::allowed(&token.roles, role) {
@@ -288,12 +261,10 @@ impl AccessControl {
         headers: &HeaderMap,
         peer: IpAddr,
     ) -> ApiResult<()> {
-        match caller {
-            Principal::Open => Ok(()),
-            Principal::Token(_) => {
-                self.admit(presented_digest(headers), headers, peer).await.map(drop)
-            }
+        if caller.token().is_some() {
+            self.admit(presented_digest(headers), headers, peer).await?;
         }
+        Ok(())
     }
 
     async fn admit(
@@ -313,14 +284,14 @@ impl AccessControl {
         // Well-formed tokens are looked up however often their address failed: many clients share
         // one. Tokens that were never valid here share a few permits, so that guesses from one
         // address do not slow down all others.
-        let known = digest.is_some_and(|digest| self.is_recognised(&digest));
+        let known = digest.is_some_and(|digest| self.find(&digest).is_some());
         let _turn = match limited {
             Some(_) if !known => self.lookups.acquire().await.ok(),
             _ => None,
         };
         let attempt = Attempt {
             hash: digest,
-            address: &address,
+            address: address.clone(),
             limit: i64::from(self.limiter.failures),
             window: i64::try_from(self.limiter.window.as_micros()).unwrap_or(i64::MAX),
         };
@@ -331,7 +302,7 @@ impl AccessControl {
         match (admission, digest) {
             (Admission::Token(token), Some(digest)) => Ok(self.remember(digest, *token)),
             (Admission::Ended(ended), digest) => {
-                digest.inspect(|digest| self.forget(digest));
+                digest.and_then(|digest| lock(&self.known).remove(&prefix(&digest)));
                 Err(ApiError::token_ended(ended))
             }
             (Admission::Limited { retry_after }, _) => {
@@ -346,18 +317,16 @@ impl AccessControl {
         }
     }
 
-    /// Returns the token if it was valid recently.
-    fn cached(&self, digest: &[u8; 32]) -> Option<Arc<Token>> {
-        let known = lock(&self.known);
-        let found = known.get(&prefix(digest)).filter(|found| is_same(&found.digest, digest))?;
-        let age = BootClock.now().since(found.seen);
-        (age < TOKEN_CACHE_AGE).then(|| Arc::clone(&found.token))
+    /// Returns a token that this replica has seen valid.
+    fn find(&self, digest: &[u8; 32]) -> Option<CachedToken> {
+        let found = lock(&self.known).get(&prefix(digest)).cloned();
+        found.filter(|found| found.digest.ct_eq(digest).into())
     }
 
-    /// Returns whether this replica ever saw the token to be valid.
-    fn is_recognised(&self, digest: &[u8; 32]) -> bool {
-        let known = lock(&self.known);
-        known.get(&prefix(digest)).is_some_and(|found| is_same(&found.digest, digest))
+    /// Returns the token if it was valid recently.
+    fn cached(&self, digest: &[u8; 32]) -> Option<Arc<Token>> {
+        let found = self.find(digest)?;
+        (BootClock.now().since(found.seen) < TOKEN_CACHE_AGE).then_some(found.token)
     }
 
     fn remember(&self, digest: [u8; 32], token: Token) -> Arc<Token> {
@@ -370,10 +339,6 @@ impl AccessControl {
         let seen = BootClock.now();
         known.insert(prefix(&digest), CachedToken { digest, token: Arc::clone(&token), seen });
         token
-    }
-
-    fn forget(&self, digest: &[u8; 32]) {
-        lock(&self.known).remove(&prefix(digest));
     }
 
     /// Forgets a token that a commit found to have ended.
@@ -400,7 +365,6 @@ impl AccessControl {
         }
     }
 
-    /// Counts a use of a token.
     pub(crate) fn used(&self, token_id: &str, count: impl FnOnce(&mut TokenUsage)) {
         let mut usage = lock(&self.usage);
         match usage.get_mut(token_id) {
@@ -429,8 +393,8 @@ impl AccessControl {
     }
 }
 
-/// Without tokens only this machine is let in. A proxy on it makes everybody look like that, so
-/// what shows signs of one is refused; and so is a page that a browser has from somewhere else.
+/// Without tokens only this machine has access. A proxy on it would make every client look local,
+/// so requests through one are rejected, and so are web pages of other hosts.
 fn check_local(headers: &HeaderMap) -> ApiResult<()> {
     let through_proxy = ["forwarded", "x-forwarded-for", "x-real-ip"];
     if through_proxy.iter().any(|name| headers.contains_key(*name)) {
@@ -438,20 +402,16 @@ fn check_local(headers: &HeaderMap) -> ApiResult<()> {
         return Err(ApiError::invalid_token(message));
     }
     let mut named = headers.get_all(HOST).iter().chain(headers.get_all(ORIGIN));
-    let here =
-        |name: &hyper::header::HeaderValue| name.to_str().is_ok_and(address::is_this_machine);
-    match named.all(here) {
-        true => Ok(()),
-        false => {
-            let message =
-                "there are no tokens, and Host or Origin is not of this machine: make a token";
-            Err(ApiError::invalid_token(message))
-        }
+    if !named.all(|name| name.to_str().is_ok_and(address::is_this_machine)) {
+        let message =
+            "there are no tokens, and Host or Origin is not of this machine: make a token";
+        return Err(ApiError::invalid_token(message));
     }
+    Ok(())
 }
 
-/// The digest of the token that was shown, if that could be one: as a bearer token, or as the
-/// password of a client that can only be given a URL. The user name there means nothing.
+/// Returns the digest of a well-formed token: a bearer token, or the password of a client that has
+/// only a URL. The user name is ignored.
 fn presented_digest(headers: &HeaderMap) -> Option<[u8; 32]> {
     let mut lines = headers.get_all(AUTHORIZATION).iter();
     let line = lines.next()?.to_str().ok()?;
@@ -483,17 +443,12 @@ fn prefix(digest: &[u8; 32]) -> [u8; 8] {
     std::array::from_fn(|n| digest[n])
 }
 
-fn is_same(one: &[u8; 32], other: &[u8; 32]) -> bool {
-    one.ct_eq(other).into()
+fn is_source(scope: &SourceScope, channel: &str, provider: &str, endpoint: &str) -> bool {
+    scope.channel == channel && scope.provider == provider && scope.endpoint_identity == endpoint
 }
 
 fn whole_seconds(left: Duration) -> u64 {
     left.as_secs() + u64::from(left.subsec_nanos() > 0)
-}
-
-/// Nothing that is done under these locks can be done by half: a panic elsewhere spoils nothing.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

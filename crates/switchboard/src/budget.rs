@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hyper::body::Bytes;
 
-/// Memory that all requests share.
 #[derive(Debug)]
 pub(crate) struct Budget {
     size: usize,
@@ -20,12 +19,10 @@ impl Budget {
         Arc::new(Self { size, taken: AtomicUsize::new(0) })
     }
 
-    /// Returns the reserved bytes.
     pub(crate) fn taken(&self) -> usize {
         self.taken.load(Ordering::Relaxed)
     }
 
-    /// Returns the size in bytes.
     pub(crate) fn size(&self) -> usize {
         self.size
     }

@@ -2,7 +2,6 @@
 //!
 //! Why: docs/decisions/0042-channels-are-reread-before-refusing.md
 
-use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -18,25 +17,14 @@ use crate::storage::Storage;
 const MAX_RULES_AGE: Duration = Duration::from_secs(5);
 
 /// List of channels, read again when it is old or lacks the source of an event.
+#[derive(Debug)]
 pub(crate) struct Channels {
     storage: Arc<dyn Storage>,
     fields: Fields,
-    known: RwLock<Option<CachedRules>>,
+    /// The list, and when the store was asked for it.
+    known: RwLock<Option<(Arc<Rules>, LocalInstant)>>,
     /// Held by the request that asks the store, while the others wait.
     asking: Mutex<()>,
-}
-
-#[derive(Clone)]
-struct CachedRules {
-    rules: Arc<Rules>,
-    /// Time at which the store was asked for it.
-    asked: LocalInstant,
-}
-
-impl fmt::Debug for Channels {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Channels").finish_non_exhaustive()
-    }
 }
 
 impl Channels {
@@ -46,8 +34,7 @@ impl Channels {
 
     /// Returns the list, at most [`MAX_RULES_AGE`] old.
     pub(crate) async fn current(&self) -> Result<Arc<Rules>, SwitchboardError> {
-        let is_fresh = |asked| BootClock.now().since(asked) <= MAX_RULES_AGE;
-        self.rules_if(is_fresh).await
+        self.rules_if(|asked| BootClock.now().since(asked) <= MAX_RULES_AGE).await
     }
 
     async fn rules_if(
@@ -56,7 +43,7 @@ impl Channels {
     ) -> Result<Arc<Rules>, SwitchboardError> {
         let known = || {
             let known = self.known.read().unwrap_or_else(PoisonError::into_inner).clone();
-            known.filter(|known| is_current(known.asked)).map(|known| known.rules)
+            known.filter(|(_, asked)| is_current(*asked)).map(|(rules, _)| rules)
         };
         if let Some(rules) = known() {
             return Ok(rules);
@@ -67,12 +54,11 @@ impl Channels {
         }
         let asked = BootClock.now();
         let rules = Arc::new(Rules::new(self.storage.channels().await?, self.fields));
-        let known = CachedRules { rules: Arc::clone(&rules), asked };
+        let known = (Arc::clone(&rules), asked);
         *self.known.write().unwrap_or_else(PoisonError::into_inner) = Some(known);
         Ok(rules)
     }
 
-    /// Returns a reader for the envelopes of one request.
     pub(crate) async fn reader(&self) -> Result<EnvelopeReader<'_>, SwitchboardError> {
         let began = BootClock.now();
         Ok(EnvelopeReader { channels: self, rules: self.current().await?, began })

@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tenure_core::{Clock, Code};
@@ -18,9 +18,8 @@ use tokio::task::JoinHandle;
 
 use crate::budget::MemoryShare;
 use crate::error::SwitchboardError;
-use crate::storage::{
-    BadFence, EventOutcome, NewestHold, Storage, Submission, SubmissionOutcome, TokenEnd,
-};
+use crate::lock;
+use crate::storage::{EventOutcome, Storage, Submission, SubmissionOutcome, SubmissionRejection};
 
 /// Limits on a group, and on waiting submissions.
 #[derive(Clone, Copy, Debug)]
@@ -41,35 +40,23 @@ impl Default for CommitLimits {
     }
 }
 
-/// Outcome of a submission.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SubmitOutcome {
-    /// For each of its events.
-    Stored(Vec<Result<EventOutcome, Unstored>>),
-    /// See [`Settled::Fenced`].
-    Fenced(Option<NewestHold>),
-    /// See [`Settled::BadFence`].
-    BadFence(BadFence),
-    /// See [`Settled::TokenEnded`].
-    TokenEnded(TokenEnd),
-}
+/// Result of a submission: the outcome of each event.
+pub type SubmitResult = Result<Vec<Result<EventOutcome, Unstored>>, SubmitError>;
 
-/// Why one event of a submission was not stored, and others may be.
+/// Reason why one event of a submission was not stored, while others may be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unstored {
-    /// The store refuses it for itself.
+    /// The store refuses its content.
     Content,
-    /// See [`Settled::Fenced`]: the hold was replaced after the events before it were stored.
-    Fenced(Option<NewestHold>),
-    /// See [`Settled::BadFence`], in the same way.
-    BadFence(BadFence),
-    /// See [`Settled::TokenEnded`], in the same way.
-    TokenEnded(TokenEnd),
+    /// The hold or the token ended after earlier events were stored.
+    Rejected(SubmissionRejection),
 }
 
-/// Reason why a submission has no outcome.
+/// Reason why a submission was not stored as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SubmitError {
+    /// Its hold or its token is no longer valid; nothing was stored.
+    Rejected(SubmissionRejection),
     /// Too many submissions wait; nothing was stored.
     Full,
     /// The switchboard is shutting down; nothing was stored.
@@ -85,7 +72,6 @@ pub type OnCommit = Arc<dyn Fn(usize, Duration) + Send + Sync>;
 pub struct Committer {
     queue: mpsc::Sender<PendingSubmission>,
     closing: Arc<Notify>,
-    size: usize,
     /// Taken by the caller that waits for its end.
     task: Mutex<Option<JoinHandle<()>>>,
 }
@@ -98,7 +84,7 @@ impl fmt::Debug for Committer {
 
 struct PendingSubmission {
     submission: Submission,
-    answer: oneshot::Sender<Result<SubmitOutcome, SubmitError>>,
+    answer: oneshot::Sender<SubmitResult>,
     share: Option<MemoryShare>,
 }
 
@@ -114,11 +100,11 @@ impl Committer {
             kept_back: None,
         };
         let task = tokio::spawn(groups.run(waiting, Arc::clone(&closing)));
-        Self { queue, closing, size: limits.queue, task: Mutex::new(Some(task)) }
+        Self { queue, closing, task: Mutex::new(Some(task)) }
     }
 
     /// Waits until the submission is durable, or was refused.
-    pub async fn submit(&self, submission: Submission) -> Result<SubmitOutcome, SubmitError> {
+    pub async fn submit(&self, submission: Submission) -> SubmitResult {
         self.submit_with(submission, None).await
     }
 
@@ -128,7 +114,7 @@ impl Committer {
         &self,
         submission: Submission,
         share: Option<MemoryShare>,
-    ) -> Result<SubmitOutcome, SubmitError> {
+    ) -> SubmitResult {
         let (answer, settled) = oneshot::channel();
         self.queue.try_send(PendingSubmission { submission, answer, share }).map_err(|error| {
             match error {
@@ -142,13 +128,13 @@ impl Committer {
 
     /// Returns the number of waiting submissions.
     pub fn waiting(&self) -> usize {
-        self.size - self.queue.capacity()
+        self.queue.max_capacity() - self.queue.capacity()
     }
 
     /// Accepts no more submissions, and waits until the waiting ones are committed.
     pub async fn close(&self) {
         self.closing.notify_one();
-        let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let task = lock(&self.task).take();
         if let Some(task) = task {
             // It ends by itself, or with the runtime.
             let _ = task.await;
@@ -156,7 +142,6 @@ impl Committer {
     }
 }
 
-/// Forms groups of submissions.
 struct GroupBuilder {
     commit: Arc<GroupCommitter>,
     permits: Arc<Semaphore>,
@@ -239,12 +224,12 @@ impl GroupCommitter {
 
     /// Commits a group. If the store refuses it for its content, it is halved until the row is
     /// found that it refuses: that one fails alone.
-    async fn commit(&self, group: Vec<Submission>) -> Vec<Result<SubmitOutcome, SubmitError>> {
+    async fn commit(&self, group: Vec<Submission>) -> Vec<SubmitResult> {
         let mut answers = Vec::with_capacity(group.len());
         let mut parts = VecDeque::from([group]);
         while let Some(mut part) = parts.pop_front() {
             match self.try_commit(&part).await {
-                Ok(settled) => answers.extend(settled.into_iter().map(|it| Ok(it.into()))),
+                Ok(settled) => answers.extend(settled.into_iter().map(whole)),
                 Err(error) if !is_about_content(&error) => {
                     answers.extend(part.iter().map(|_| Err(SubmitError::Store(error.clone()))));
                 }
@@ -265,11 +250,7 @@ impl GroupCommitter {
 
     /// Commits the events of one submission one by one, under the same fence and token. If one of
     /// those ends meanwhile, the remaining events are rejected; the stored ones stay accepted.
-    async fn one_by_one(
-        &self,
-        submission: Submission,
-        error: &SwitchboardError,
-    ) -> Result<SubmitOutcome, SubmitError> {
+    async fn one_by_one(&self, submission: Submission, error: &SwitchboardError) -> SubmitResult {
         let Submission { items, fence, token_id } = submission;
         if items.is_empty() {
             return Err(SubmitError::Store(error.clone()));
@@ -284,17 +265,11 @@ impl GroupCommitter {
                     Some(SubmissionOutcome::Stored(stored)) => {
                         outcomes.extend(stored.into_iter().map(Ok));
                     }
-                    Some(other) if outcomes.iter().all(Result::is_err) => return Ok(other.into()),
-                    Some(SubmissionOutcome::Fenced(newest)) => {
-                        outcomes.extend(vec![Err(Unstored::Fenced(newest)); left]);
-                        break;
-                    }
-                    Some(SubmissionOutcome::BadFence(bad)) => {
-                        outcomes.extend(vec![Err(Unstored::BadFence(bad)); left]);
-                        break;
-                    }
-                    Some(SubmissionOutcome::TokenEnded(ended)) => {
-                        outcomes.extend(vec![Err(Unstored::TokenEnded(ended)); left]);
+                    Some(SubmissionOutcome::Rejected(why)) => {
+                        if outcomes.iter().all(Result::is_err) {
+                            return Err(SubmitError::Rejected(why));
+                        }
+                        outcomes.extend(vec![Err(Unstored::Rejected(why)); left]);
                         break;
                     }
                     None => outcomes.push(Err(Unstored::Content)),
@@ -304,7 +279,7 @@ impl GroupCommitter {
             }
             left -= 1;
         }
-        Ok(SubmitOutcome::Stored(outcomes))
+        Ok(outcomes)
     }
 
     async fn try_commit(
@@ -319,15 +294,9 @@ impl GroupCommitter {
     }
 }
 
-impl From<SubmissionOutcome> for SubmitOutcome {
-    fn from(settled: SubmissionOutcome) -> Self {
-        match settled {
-            SubmissionOutcome::Stored(outcomes) => {
-                Self::Stored(outcomes.into_iter().map(Ok).collect())
-            }
-            SubmissionOutcome::Fenced(standing) => Self::Fenced(standing),
-            SubmissionOutcome::BadFence(bad) => Self::BadFence(bad),
-            SubmissionOutcome::TokenEnded(ended) => Self::TokenEnded(ended),
-        }
+fn whole(settled: SubmissionOutcome) -> SubmitResult {
+    match settled {
+        SubmissionOutcome::Stored(outcomes) => Ok(outcomes.into_iter().map(Ok).collect()),
+        SubmissionOutcome::Rejected(why) => Err(SubmitError::Rejected(why)),
     }
 }

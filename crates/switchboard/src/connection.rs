@@ -14,12 +14,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::ClientTimeouts;
 
-/// Activity on a connection.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionActivity {
     /// Grows when a request begins and when it ends: even while the connection is idle.
     transitions: AtomicU32,
-    /// The head of a request is arriving.
     head: AtomicBool,
     /// Bytes are waiting that the client does not read.
     blocked: AtomicBool,
@@ -67,31 +65,29 @@ impl Drop for StreamingRequest {
     }
 }
 
-/// Stream that records its activity.
 #[derive(Debug)]
-pub(crate) struct TrackedStream<S, N> {
+pub(crate) struct TrackedStream<S> {
     inner: S,
-    activity: N,
+    activity: Arc<ConnectionActivity>,
     /// The client closed its half.
     ended: bool,
 }
 
-impl<S, N: AsRef<ConnectionActivity>> TrackedStream<S, N> {
-    pub(crate) fn new(inner: S, activity: N) -> Self {
+impl<S> TrackedStream<S> {
+    pub(crate) fn new(inner: S, activity: Arc<ConnectionActivity>) -> Self {
         Self { inner, activity, ended: false }
     }
 
     fn wrote(&self, polled: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        let activity = self.activity.as_ref();
-        activity.blocked.store(polled.is_pending(), Ordering::Relaxed);
+        self.activity.blocked.store(polled.is_pending(), Ordering::Relaxed);
         if polled.is_ready() {
-            activity.written.fetch_add(1, Ordering::Relaxed);
+            self.activity.written.fetch_add(1, Ordering::Relaxed);
         }
         polled
     }
 }
 
-impl<S: AsyncRead + Unpin, N: AsRef<ConnectionActivity> + Unpin> AsyncRead for TrackedStream<S, N> {
+impl<S: AsyncRead + Unpin> AsyncRead for TrackedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -100,17 +96,14 @@ impl<S: AsyncRead + Unpin, N: AsRef<ConnectionActivity> + Unpin> AsyncRead for T
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.inner).poll_read(context, buffer))?;
         self.ended = buffer.filled().len() == before;
-        let activity = self.activity.as_ref();
-        if !self.ended && !activity.is_busy() {
-            activity.head.store(true, Ordering::Relaxed);
+        if !self.ended && !self.activity.is_busy() {
+            self.activity.head.store(true, Ordering::Relaxed);
         }
         Poll::Ready(Ok(()))
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin, N: AsRef<ConnectionActivity> + Unpin> AsyncWrite
-    for TrackedStream<S, N>
-{
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TrackedStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -136,7 +129,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin, N: AsRef<ConnectionActivity> + Unpin> As
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let polled = Pin::new(&mut self.inner).poll_flush(context);
         // TLS takes what is written at once, and may wait with it here.
-        self.activity.as_ref().blocked.store(polled.is_pending(), Ordering::Relaxed);
+        self.activity.blocked.store(polled.is_pending(), Ordering::Relaxed);
         polled
     }
 
@@ -144,15 +137,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin, N: AsRef<ConnectionActivity> + Unpin> As
     /// socket with unread bytes resets the connection, and the response is lost.
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let of = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
-        let activity = self.activity.as_ref();
-        if !of(&activity.lingers) {
+        if !of(&self.activity.lingers) {
             // A head that hyper could not parse is unread, too.
-            let unread = of(&activity.unread) || of(&activity.head);
+            let unread = of(&self.activity.unread) || of(&self.activity.head);
             ready!(Pin::new(&mut self.inner).poll_shutdown(context))?;
             if !unread {
                 return Poll::Ready(Ok(()));
             }
-            self.activity.as_ref().lingers.store(true, Ordering::Relaxed);
+            self.activity.lingers.store(true, Ordering::Relaxed);
         }
         let mut waste = [0; 4096];
         while !self.ended {

@@ -10,17 +10,15 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
-use crate::storage::Storage;
+use crate::http::ServerState;
 
 /// Interval at which messages of other replicas are looked for.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
-/// Minimum time between two queries.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(5);
-/// Timeout of a query.
 const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Watches the newest position of the inbox.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct InboxWatch {
     newest: watch::Sender<i64>,
     nudge: Notify,
@@ -28,11 +26,6 @@ pub(crate) struct InboxWatch {
 }
 
 impl InboxWatch {
-    pub(crate) fn new() -> Self {
-        let waiting = AtomicUsize::new(0);
-        Self { newest: watch::Sender::new(0), nudge: Notify::new(), waiting }
-    }
-
     /// Reports that this replica committed something.
     pub(crate) fn notify(&self) {
         if self.waiting.load(Ordering::Relaxed) > 0 {
@@ -40,7 +33,6 @@ impl InboxWatch {
         }
     }
 
-    /// Registers a client that waits.
     pub(crate) fn start(&self) -> InboxFollower<'_> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         self.nudge.notify_one();
@@ -48,22 +40,22 @@ impl InboxWatch {
     }
 
     /// Polls the store for as long as the server runs.
-    pub(crate) async fn run(&self, storage: Arc<dyn Storage>) {
+    pub(crate) async fn run(state: Arc<ServerState>) {
+        let Self { newest, nudge, waiting } = &state.follow;
         loop {
-            if self.waiting.load(Ordering::Relaxed) == 0 {
-                self.nudge.notified().await;
+            if waiting.load(Ordering::Relaxed) == 0 {
+                nudge.notified().await;
             } else {
-                let _ = timeout(POLL_INTERVAL, self.nudge.notified()).await;
+                let _ = timeout(POLL_INTERVAL, nudge.notified()).await;
             }
-            if let Ok(Ok(newest)) = timeout(STORE_TIMEOUT, storage.last_position()).await {
-                self.newest.send_if_modified(|known| std::mem::replace(known, newest) != newest);
+            if let Ok(Ok(last)) = timeout(STORE_TIMEOUT, state.storage.last_position()).await {
+                newest.send_if_modified(|known| std::mem::replace(known, last) != last);
             }
             sleep(MIN_POLL_INTERVAL).await;
         }
     }
 }
 
-/// A client that waits.
 #[derive(Debug)]
 pub(crate) struct InboxFollower<'a> {
     follow: &'a InboxWatch,
@@ -71,7 +63,6 @@ pub(crate) struct InboxFollower<'a> {
 }
 
 impl InboxFollower<'_> {
-    /// Returns the newest known position.
     pub(crate) fn current(&mut self) -> i64 {
         *self.newest.borrow_and_update()
     }

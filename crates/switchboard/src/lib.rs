@@ -26,10 +26,15 @@ pub mod token;
 mod upkeep;
 pub mod view;
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 pub use access::Limiter;
 pub use error::{StorageResult, SwitchboardError};
-pub use notice::{
-    ConnectorEvent, ConnectorName, NoticeLevel, NoticeSink, ServerNotice, tracing_sink,
-};
+pub use notice::{ConnectorEvent, NoticeLevel, NoticeSink, ServerNotice, tracing_sink};
 pub use server::{ClientTimeouts, ServerHandle, ServerSettings, serve};
 pub use tls::CertificateFiles;
+
+/// Locks a mutex. No value of this crate is half-written when a panic poisons its lock.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -10,9 +10,10 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use http_body_util::Either;
 use hyper::Request;
 use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
@@ -25,12 +26,12 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{interval, sleep, timeout};
 
-use crate::address;
 use crate::connection::{ConnectionActivity, StallDetector, TrackedStream};
-use crate::http::{self, ConnectionInfo, ResponseBody, ServerPhase, ServerState};
+use crate::http::{self, ConnectionInfo, ServerPhase, ServerState};
 use crate::metrics::Overload;
 use crate::notice::ServerNotice;
 use crate::tls::ServerCertificate;
+use crate::{address, lock};
 
 /// Maximum size of a request head, and of one read.
 const MAX_HEAD_BYTES: usize = 16 << 10;
@@ -38,14 +39,11 @@ const MAX_HEAD_BYTES: usize = 16 << 10;
 const SURPLUS_CONNECTIONS: usize = 32;
 /// Surplus connections for one address that has used up its share.
 const SURPLUS_PER_ADDRESS: usize = 8;
-/// Lifetime of a surplus connection.
 const SURPLUS_TIMEOUT: Duration = Duration::from_secs(5);
 /// Minimum time between two notices that an address used up its share.
 const NOTICE_INTERVAL: Duration = Duration::from_secs(60 * 60);
-/// Delay after `accept` failed.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// Listening socket and its limits.
 #[derive(Debug)]
 pub(crate) struct HttpListener {
     pub(crate) socket: TcpListener,
@@ -54,7 +52,6 @@ pub(crate) struct HttpListener {
     pub(crate) max_per_address: usize,
 }
 
-/// Open connections per address.
 #[derive(Debug)]
 struct AddressLimiter {
     max: usize,
@@ -65,7 +62,7 @@ impl AddressLimiter {
     /// Counts one more connection, and says whether that is beyond the limit; `None` far beyond.
     fn take(self: &Arc<Self>, peer: IpAddr) -> Option<(AddressSlot, bool)> {
         let address = address::by_network(peer);
-        let mut all = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.open);
         let open = all.entry(address.clone()).or_default();
         if *open >= self.max.saturating_add(SURPLUS_PER_ADDRESS) {
             return None;
@@ -86,7 +83,7 @@ struct AddressSlot {
 
 impl Drop for AddressSlot {
     fn drop(&mut self) {
-        let mut all = self.limiter.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.limiter.open);
         match all.get_mut(&self.address) {
             Some(open) if *open > 1 => *open -= 1,
             _ => drop(all.remove(&self.address)),
@@ -143,7 +140,6 @@ impl HttpListener {
     }
 }
 
-/// An accepted connection.
 struct ServerConnection {
     state: Arc<ServerState>,
     info: ConnectionInfo,
@@ -189,9 +185,9 @@ impl ServerConnection {
                 let has_body = !request.body().is_end_stream();
                 let mut answer = http::serve(state, self.info, request).await;
                 match answer.body_mut() {
-                    ResponseBody::Stream(stream) => stream.hold_request(activity.begin_stream()),
+                    Either::Right(stream) => stream.hold_request(activity.begin_stream()),
                     // The body of a rejected request may be unread.
-                    ResponseBody::Complete(_) => {
+                    Either::Left(_) => {
                         activity.end(has_body && answer.status().as_u16() >= 400);
                     }
                 }

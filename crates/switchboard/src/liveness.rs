@@ -1,55 +1,28 @@
 //! Liveness of connectors: the time since their last heartbeat.
 
-use std::fmt;
-
 const SECOND: i64 = 1_000_000;
 
-/// Liveness of a connector.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Liveness {
-    /// Its last heartbeat is recent.
-    Online,
-    /// A heartbeat is overdue.
-    Stale,
-    /// No heartbeat came for a long time.
-    Offline,
-    /// It never sent a heartbeat.
-    Unknown,
-}
-
-impl Liveness {
-    /// Every state.
-    pub const ALL: [Self; 4] = [Self::Online, Self::Stale, Self::Offline, Self::Unknown];
-
-    /// As it is printed.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Online => "online",
-            Self::Stale => "stale",
-            Self::Offline => "offline",
-            Self::Unknown => "unknown",
-        }
-    }
-}
-
-impl fmt::Display for Liveness {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
+tenure_core::text_enum! {
+    /// Liveness of a connector.
+    pub enum Liveness {
+        Online "online" "Its last heartbeat is recent."
+        Stale "stale" "A heartbeat is overdue."
+        Offline "offline" "No heartbeat came for a long time."
+        Unknown "unknown" "It never sent a heartbeat."
     }
 }
 
 /// Thresholds for liveness.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
-    /// Online up to 300 seconds and stale up to 900; longer for a connector with a longer interval,
-    /// up to the longest interval of the protocol: two and a half intervals, and five.
+    /// Online up to 300 seconds and stale up to 900, or up to two and a half and five intervals, if
+    /// those are longer. An interval counts up to the longest one of the protocol.
     #[default]
     Usual,
-    /// Two and a half intervals of its own, however long, and five; as usual until it has an
-    /// interval.
+    /// Two and a half and five intervals, however long; `Usual` without an interval.
     Observed,
-    /// Online below two minutes, stale up to four, as the protocol says literally. A connector that
-    /// beats every two minutes is then stale for a moment before most of its beats.
+    /// Online below two minutes and stale up to four, as the protocol says. A connector with an
+    /// interval of two minutes is then stale just before most heartbeats.
     Spec5,
     /// Fixed limits in microseconds.
     Fixed {

@@ -12,7 +12,6 @@ use crate::liveness::Liveness;
 /// Upper bounds of the buckets for events in a commit.
 const SIZES: [f64; 11] = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0];
 
-/// A counter that only grows.
 #[derive(Debug, Default)]
 pub(crate) struct EventCounter(AtomicU64);
 
@@ -50,7 +49,8 @@ impl<const N: usize> AtomicHistogram<N> {
         self.sum.fetch_add((value * 1e6) as u64, Ordering::Relaxed);
     }
 
-    fn write(&self, text: &mut MetricsText, name: &str, bounds: &[f64; N]) {
+    fn write(&self, text: &mut MetricsText, name: &str, help: &str, bounds: &[f64; N]) {
+        text.family(name, "histogram", help);
         let buckets: [u64; N] = std::array::from_fn(|n| self.buckets[n].load(Ordering::Relaxed));
         let sum = self.sum.load(Ordering::Relaxed) as f64 / 1e6;
         let count = self.count.load(Ordering::Relaxed);
@@ -58,14 +58,10 @@ impl<const N: usize> AtomicHistogram<N> {
     }
 }
 
-/// Reason why a request was rejected.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Overload {
-    /// Too many submissions wait for a commit.
     Queue,
-    /// The bytes of all requests would be too many.
     Memory,
-    /// There are too many connections.
     Connections,
 }
 
@@ -79,7 +75,6 @@ impl Default for Requests {
     }
 }
 
-/// Counters and histograms of the server.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     pub(crate) accepted: EventCounter,
@@ -107,9 +102,9 @@ pub(crate) struct Gauges {
     pub(crate) queue: usize,
     pub(crate) budget: usize,
     pub(crate) budget_size: usize,
-    /// `None` when the store did not say.
+    /// `None` if the store did not answer.
     pub(crate) pending_letters: Option<u64>,
-    /// Connectors that are online, stale, offline and unknown; `None` when the store did not say.
+    /// Online, stale, offline and unknown connectors; `None` if the store did not answer.
     pub(crate) connectors: Option<[u64; 4]>,
     /// Lag of the statistics in microseconds; `None` if another replica counts.
     pub(crate) lag: Option<i64>,
@@ -117,13 +112,11 @@ pub(crate) struct Gauges {
 }
 
 impl Metrics {
-    /// Records a commit.
     pub(crate) fn committed(&self, events: usize, took: Duration) {
         self.commit_durations.add(&DURATIONS, took.as_secs_f64());
         self.commit_sizes.add(&SIZES, events as f64);
     }
 
-    /// A request was answered.
     pub(crate) fn answered(&self, route: Option<&Route>, status: u16, took: Duration) {
         // Routes may share a label: the first one counts for all.
         let row = route.and_then(|route| ROUTES.iter().position(|it| it.label == route.label));
@@ -133,60 +126,64 @@ impl Metrics {
         self.durations.add(&DURATIONS, took.as_secs_f64());
     }
 
-    /// Somebody was turned away.
+    /// Records a request that was rejected because of overload.
     pub(crate) fn overloaded(&self, reason: Overload) {
         self.overload[reason as usize].add(1);
     }
 
-    /// The text that Prometheus reads.
     pub(crate) fn text(&self, now: Gauges) -> String {
         let mut text = MetricsText::default();
-        let name = "tenure_switchboard_ingest_events_total";
-        text.family(name, "counter", "Events that were submitted, by what became of them.");
-        text.sample(name, &[("outcome", "accepted")], self.accepted.get());
-        text.sample(name, &[("outcome", "duplicate")], self.duplicates.get());
-        text.sample(name, &[("outcome", "rejected")], self.rejected.get());
-        let name = "tenure_switchboard_heartbeats_total";
-        text.family(name, "counter", "Heartbeats, by what became of them.");
-        text.sample(name, &[("outcome", "accepted")], self.beats.get());
-        text.sample(name, &[("outcome", "late")], self.beats_late.get());
-        text.sample(name, &[("outcome", "refused")], self.beats_refused.get());
-        let mut counter = |name, help, counter: &EventCounter| {
+        let mut counters = |name, help, label: &str, counts: &[(&str, &EventCounter)]| {
             text.family(name, "counter", help);
-            text.sample(name, &[], counter.get());
+            for (value, count) in counts {
+                let labels = [(label, *value)];
+                text.sample(name, if label.is_empty() { &[] } else { &labels }, count.get());
+            }
         };
-        let help = "Duplicates whose payload was not that of the first.";
-        counter("tenure_switchboard_key_reused_total", help, &self.reused);
-        let help = "Submissions that were refused because a newer hold was seen.";
-        counter("tenure_switchboard_fenced_total", help, &self.fenced);
-        let help = "Messages of SSE sessions that were sent on to the replica that has them.";
-        counter("tenure_switchboard_sse_forwarded_total", help, &self.forwarded);
-        let help = "Requests without a token that counts.";
-        counter("tenure_switchboard_auth_failures_total", help, &self.auth_failures);
-        let help = "Heartbeats that were accepted and are not in the history.";
-        counter("tenure_switchboard_heartbeat_history_lost_total", help, &self.history_lost);
+        let events = [
+            ("accepted", &self.accepted),
+            ("duplicate", &self.duplicates),
+            ("rejected", &self.rejected),
+        ];
+        let name = "tenure_switchboard_ingest_events_total";
+        counters(name, "Submitted events by outcome.", "outcome", &events);
+        let beats = [
+            ("accepted", &self.beats),
+            ("late", &self.beats_late),
+            ("refused", &self.beats_refused),
+        ];
+        let name = "tenure_switchboard_heartbeats_total";
+        counters(name, "Heartbeats by outcome.", "outcome", &beats);
+        let help = "Duplicates whose payload differs from the first event's.";
+        counters("tenure_switchboard_key_reused_total", help, "", &[("", &self.reused)]);
+        let help = "Submissions rejected because a newer hold was seen.";
+        counters("tenure_switchboard_fenced_total", help, "", &[("", &self.fenced)]);
+        let help = "Messages of SSE sessions that were forwarded to another replica.";
+        counters("tenure_switchboard_sse_forwarded_total", help, "", &[("", &self.forwarded)]);
+        let help = "Requests without a valid token.";
+        counters("tenure_switchboard_auth_failures_total", help, "", &[("", &self.auth_failures)]);
+        let help = "Accepted heartbeats that are missing in the history.";
+        let name = "tenure_switchboard_heartbeat_history_lost_total";
+        counters(name, help, "", &[("", &self.history_lost)]);
+        let [queue, memory, connections] = &self.overload;
+        let overload = [("queue", queue), ("memory", memory), ("connections", connections)];
         let name = "tenure_switchboard_overload_total";
-        text.family(name, "counter", "Requests that were turned away.");
-        for (reason, count) in ["queue", "memory", "connections"].iter().zip(&self.overload) {
-            text.sample(name, &[("reason", reason)], count.get());
-        }
+        counters(name, "Requests rejected because of overload.", "reason", &overload);
         self.write_requests(&mut text);
+        let help = "Time from the head of a request to its response.";
         let name = "tenure_switchboard_request_duration_seconds";
-        text.family(name, "histogram", "From the head of a request to its answer.");
-        self.durations.write(&mut text, name, &DURATIONS);
+        self.durations.write(&mut text, name, help, &DURATIONS);
         let name = "tenure_switchboard_commit_duration_seconds";
-        text.family(name, "histogram", "How long commits took.");
-        self.commit_durations.write(&mut text, name, &DURATIONS);
+        self.commit_durations.write(&mut text, name, "Duration of commits.", &DURATIONS);
         let name = "tenure_switchboard_commit_events";
-        text.family(name, "histogram", "How many events commits had.");
-        self.commit_sizes.write(&mut text, name, &SIZES);
+        self.commit_sizes.write(&mut text, name, "Events per commit.", &SIZES);
         self.write_gauges(&mut text, now);
         text.finish()
     }
 
     fn write_requests(&self, text: &mut MetricsText) {
         let name = "tenure_switchboard_requests_total";
-        text.family(name, "counter", "Requests, by route and status.");
+        text.family(name, "counter", "Requests by route and status.");
         let routes = ROUTES.iter().map(|route| route.label).chain(["other"]);
         for (route, row) in routes.zip(&self.requests.0) {
             for (n, count) in row.iter().enumerate().filter(|(_, count)| count.get() > 0) {
@@ -197,43 +194,33 @@ impl Metrics {
     }
 
     fn write_gauges(&self, text: &mut MetricsText, now: Gauges) {
-        let mut gauge = |name, help, value: u64| {
-            text.family(name, "gauge", help);
-            text.sample(name, &[], value);
-        };
-        gauge(
-            "tenure_switchboard_queue_depth",
-            "Submissions that wait for a commit.",
-            now.queue as u64,
-        );
-        let name = "tenure_switchboard_budget_bytes";
-        gauge(name, "Bytes that requests have taken of the memory budget.", now.budget as u64);
-        let name = "tenure_switchboard_budget_limit_bytes";
-        gauge(name, "The memory budget.", now.budget_size as u64);
         let connections = self.connections.load(Ordering::Relaxed);
-        gauge("tenure_switchboard_connections", "Open connections.", connections as u64);
-        let name = "tenure_switchboard_sse_sessions";
-        gauge(name, "Open sessions of the older MCP transport.", now.sse_sessions as u64);
-        if let Some(pending) = now.pending_letters {
-            gauge(
-                "tenure_switchboard_dead_letters_pending",
-                "Dead letters that nobody ended.",
-                pending,
-            );
+        for (name, help, value) in [
+            ("queue_depth", "Submissions that wait for a commit.", Some(now.queue as u64)),
+            ("budget_bytes", "Bytes taken of the memory budget.", Some(now.budget as u64)),
+            ("budget_limit_bytes", "The memory budget.", Some(now.budget_size as u64)),
+            ("connections", "Open connections.", Some(connections as u64)),
+            (
+                "sse_sessions",
+                "Open sessions of the older MCP transport.",
+                Some(now.sse_sessions as u64),
+            ),
+            ("dead_letters_pending", "Pending dead letters.", now.pending_letters),
+        ] {
+            let Some(value) = value else { continue };
+            let name = format!("tenure_switchboard_{name}");
+            text.family(&name, "gauge", help);
+            text.sample(&name, &[], value);
         }
         if let Some(lag) = now.lag {
             let name = "tenure_switchboard_statistics_lag_seconds";
-            text.family(
-                name,
-                "gauge",
-                "How far counting statistics is behind, if it is done here.",
-            );
+            text.family(name, "gauge", "Lag of the statistics, if this replica counts them.");
             text.sample(name, &[], lag.max(0) as f64 / 1e6);
         }
         if let Some(counts) = now.connectors {
             let name = "tenure_switchboard_connectors";
             text.family(name, "gauge", "Connectors that are not archived.");
-            for (liveness, count) in Liveness::ALL.into_iter().zip(counts) {
+            for (liveness, count) in Liveness::ALL.iter().zip(counts) {
                 text.sample(name, &[("liveness", liveness.as_str())], count);
             }
         }

@@ -9,7 +9,7 @@ use tenure_core::text::counted;
 use uuid::Uuid;
 
 use crate::error::SwitchboardError;
-use crate::storage::{ConnectorKey, HistoryPruneReport};
+use crate::storage::HistoryPruneReport;
 
 /// Notice for operators.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,14 +57,14 @@ pub enum ServerNotice {
     /// A heartbeat changed something about a connector.
     Connector {
         /// The connector.
-        connector: ConnectorName,
+        connector: String,
         /// The change.
         news: ConnectorEvent,
     },
     /// A heartbeat was accepted but not written to the history.
     HistoryUnwritten {
         /// The connector.
-        connector: ConnectorName,
+        connector: String,
         /// Error of the store.
         why: String,
         /// Further heartbeats since the last notice.
@@ -107,31 +107,14 @@ pub enum ConnectorEvent {
     ClockRight,
 }
 
-/// Name of a connector, shortened for a log line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConnectorName(String);
-
-const MAX_NAME_CHARS: usize = 100;
-
-impl ConnectorName {
-    /// Returns the name of a connector.
-    pub fn of(name: &ConnectorKey) -> Self {
-        let ConnectorKey { connector_type, endpoint_identity } = name;
-        Self(format!("{} {}", cut(connector_type), cut(endpoint_identity)))
-    }
-}
-
-fn cut(text: &str) -> String {
-    match text.char_indices().nth(MAX_NAME_CHARS) {
+/// Returns the name of a connector, shortened for a log line.
+pub(crate) fn connector_name(connector_type: &str, endpoint_identity: &str) -> String {
+    const MAX_NAME_CHARS: usize = 100;
+    let cut = |text: &str| match text.char_indices().nth(MAX_NAME_CHARS) {
         Some((end, _)) => format!("{}...", &text[..end]),
         None => text.to_owned(),
-    }
-}
-
-impl fmt::Display for ConnectorName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
+    };
+    format!("{} {}", cut(connector_type), cut(endpoint_identity))
 }
 
 /// Severity of a notice.

@@ -24,7 +24,7 @@ use crate::http::{MAX_CONCURRENT_PAGES, ServerPhase, ServerState};
 use crate::inbox_watch::InboxWatch;
 use crate::listener::HttpListener;
 use crate::liveness::Policy;
-use crate::mcp::{self, Mcp, McpSettings};
+use crate::mcp::{self, Mcp};
 use crate::metrics::Metrics;
 use crate::notice::{NoticeSink, ServerNotice, tracing_sink};
 use crate::statistics::{self, StatisticsSettings};
@@ -80,7 +80,6 @@ pub struct ServerSettings {
     pub log: NoticeSink,
 }
 
-/// Days in microseconds.
 const fn days(days: i64) -> i64 {
     days * 24 * 3600 * 1_000_000
 }
@@ -206,7 +205,7 @@ async fn start(
     };
     let listener = TcpListener::bind(settings.listen).await.map_err(unusable)?;
     let address = listener.local_addr().map_err(unusable)?;
-    let mcp = build_mcp(&settings, address, tls.clone());
+    let mcp = Mcp::new(&settings, address, tls.clone());
     let state = Arc::new(build_state(&settings, storage, required, mcp));
     let announced = mcp::announce(&state).await;
     if let Err(error) = &announced {
@@ -228,7 +227,7 @@ async fn start(
     let background = vec![
         tokio::spawn(upkeep::watch(Arc::clone(&state), tls, Arc::clone(&log))),
         tokio::spawn(upkeep::tidy(Arc::clone(&state), settings.keep, Arc::clone(&log))),
-        tokio::spawn(follow(Arc::clone(&state))),
+        tokio::spawn(InboxWatch::run(Arc::clone(&state))),
         tokio::spawn(mcp::keep_announced(Arc::clone(&state), announced, Arc::clone(&log))),
     ];
     let accepting = tokio::spawn(listener.run(Arc::clone(&state)));
@@ -248,7 +247,6 @@ async fn start(
     Ok(ServerHandle { address, task })
 }
 
-/// Returns the maximum number of connections per address.
 fn max_per_address(settings: &ServerSettings) -> usize {
     match settings.max_connections_per_address {
         _ if settings.limiter.trusted_proxies > 0 => usize::MAX,
@@ -256,21 +254,6 @@ fn max_per_address(settings: &ServerSettings) -> usize {
         None if settings.listen.ip().is_loopback() => usize::MAX,
         None => (settings.max_connections * 3).div_ceil(4),
     }
-}
-
-fn build_mcp(
-    settings: &ServerSettings,
-    address: SocketAddr,
-    tls: Option<Arc<ServerCertificate>>,
-) -> Mcp {
-    let address = (!address.ip().is_unspecified()).then(|| address.to_string());
-    Mcp::new(McpSettings {
-        max_sessions: (settings.max_connections / 2).max(1),
-        allowed_hosts: settings.allowed_hosts.clone(),
-        store: settings.store.clone(),
-        advertised: settings.advertise.clone().or(address),
-        tls,
-    })
 }
 
 fn build_state(
@@ -293,7 +276,7 @@ fn build_state(
         budget: Budget::new(settings.memory_budget),
         channels: Channels::new(Arc::clone(&storage), settings.fields),
         metrics,
-        follow: InboxWatch::new(),
+        follow: InboxWatch::default(),
         timeouts: settings.timeouts,
         phase: watch::Sender::new(ServerPhase::Running),
         store: StoreHealth::default(),
@@ -310,14 +293,9 @@ fn build_state(
     }
 }
 
-async fn follow(state: Arc<ServerState>) {
-    state.follow.run(Arc::clone(&state.storage)).await;
-}
-
 /// Timeout of each step after the drain.
 const FINAL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Steps of a shutdown.
 struct Shutdown {
     state: Arc<ServerState>,
     accepting: JoinHandle<()>,

@@ -6,16 +6,17 @@
 //!
 //! Why: docs/decisions/0036-statistics-follow-sequence-numbers.md
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::{Clock, Code, DutyId, GroupName, LocalInstant, Ttl};
+use tenure_core::{Clock, Code, DutyId, GroupName, LocalInstant, StoreError, Ttl};
 use tenure_duty::{Duties, Guard, HoldLost, Join, Membership, opener, process};
 use tenure_store::{BootClock, IfAbsent, StoreUrl};
 use tokio::time::{sleep, timeout};
 
 use crate::error::SwitchboardError;
 use crate::http::{ServerPhase, ServerState};
+use crate::lock;
 use crate::notice::ServerNotice;
 use crate::storage::{HistoryPruneReport, HistoryRetention, TimeSource};
 
@@ -32,16 +33,13 @@ const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 const STEP_PAUSE: Duration = Duration::from_millis(20);
 /// Delay before the hold is checked again.
 const RENEW_WAIT: Duration = Duration::from_secs(1);
-/// Interval of retention.
 const RETENTION_INTERVAL: Duration = Duration::from_secs(60);
-/// Maximum number of retention steps in a row.
 const MAX_RETENTION_STEPS: usize = 1_000;
 /// Delay after a failed attempt to join.
 const REJOIN_DELAY: Duration = Duration::from_secs(60);
 /// Timeout for leaving: if it fails, other replicas wait for the TTL.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Settings for counting statistics.
 #[derive(Clone)]
 pub(crate) struct StatisticsSettings {
     pub(crate) store: StoreUrl,
@@ -88,7 +86,10 @@ async fn join(counting: &StatisticsSettings) -> Result<Membership, SwitchboardEr
         async move { store.open(IfAbsent::Create, process::entropy()).await }
     });
     let duties = Duties::Standby(duty);
-    Ok(Join::new(open, Arc::new(BootClock), group, Ttl::new(TTL)?, duties).start().await?)
+    Ok(Join::new(open, Arc::new(BootClock), group, Ttl::new(TTL)?, duties)
+        .start()
+        .await
+        .map_err(StoreError::from)?)
 }
 
 /// Works as a member until the membership or the server ends.
@@ -105,7 +106,7 @@ async fn work(
     });
     let mut working = std::pin::pin!(working);
     tokio::select! {
-        ended = &mut working => return Ok(ended?),
+        ended = &mut working => return Ok(ended.map_err(StoreError::from)?),
         () = shutdown_begun(state) => {}
     }
     leaver.leave();
@@ -168,10 +169,8 @@ impl Drop for CountingGuard<'_> {
     }
 }
 
-/// Records the time and the lag of the last step.
 fn record_lag(state: &ServerState, when: Option<(LocalInstant, i64)>) {
-    // A panic cannot leave this value half-written.
-    *state.counted.lock().unwrap_or_else(PoisonError::into_inner) = when;
+    *lock(&state.counted) = when;
 }
 
 /// Waits until the next step may begin; `false` if counting must stop.

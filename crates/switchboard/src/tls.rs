@@ -1,18 +1,17 @@
 //! TLS certificates of the server.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use crate::error::SwitchboardError;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, ServerConfig, SignatureScheme,
-};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, ServerConfig};
 use tenure_core::Code;
 use tokio_rustls::TlsAcceptor;
+
+use crate::error::SwitchboardError;
+use crate::lock;
 
 /// Paths of PEM files.
 #[derive(Clone, Debug)]
@@ -34,7 +33,6 @@ struct Loaded {
     config: Arc<ServerConfig>,
     /// Client configuration for other replicas.
     client: Arc<ClientConfig>,
-    /// Content of the files.
     text: (Vec<u8>, Vec<u8>),
 }
 
@@ -51,25 +49,24 @@ impl ServerCertificate {
     }
 
     pub(crate) fn acceptor(&self) -> TlsAcceptor {
-        let now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(&now.config).into()
+        Arc::clone(&lock(&self.now).config).into()
     }
 
     /// Returns a client configuration that trusts only the certificate of this server, which all
     /// replicas share.
     pub(crate) fn client(&self) -> Arc<ClientConfig> {
-        Arc::clone(&self.now.lock().unwrap_or_else(PoisonError::into_inner).client)
+        Arc::clone(&lock(&self.now).client)
     }
 
     /// Reloads the files and returns whether they changed. Unusable files change nothing.
     pub(crate) fn reload(&self) -> Result<bool, SwitchboardError> {
         let text = read(&self.files)?;
-        let same = self.now.lock().unwrap_or_else(PoisonError::into_inner).text == text;
-        if !same {
-            let new = build(&self.files, text)?;
-            *self.now.lock().unwrap_or_else(PoisonError::into_inner) = new;
+        if lock(&self.now).text == text {
+            return Ok(false);
         }
-        Ok(!same)
+        let new = build(&self.files, text)?;
+        *lock(&self.now) = new;
+        Ok(true)
     }
 }
 
@@ -88,21 +85,16 @@ fn read(files: &CertificateFiles) -> Result<(Vec<u8>, Vec<u8>), SwitchboardError
 /// Errors do not repeat the content: the path may name the wrong file.
 fn build(files: &CertificateFiles, text: (Vec<u8>, Vec<u8>)) -> Result<Loaded, SwitchboardError> {
     let (certificate, key) = (files.certificate.display(), files.key.display());
-    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text.0).collect();
-    let chain = chain.ok().filter(|chain| !chain.is_empty());
+    let chain: Result<Vec<CertificateDer<'_>>, _> =
+        CertificateDer::pem_slice_iter(&text.0).collect();
+    let chain = chain.unwrap_or_default();
     let none = || unusable(format!("{certificate} holds no certificate in PEM form"));
-    let chain = chain.ok_or_else(none)?;
+    let own = chain.first().cloned().ok_or_else(none)?;
     let none = |_| unusable(format!("{key} holds no private key in PEM form, or an encrypted one"));
     let private = PrivateKeyDer::from_pem_slice(&text.1).map_err(none)?;
-    let provider = Arc::new(ring::default_provider());
     let none = |error: rustls::Error| unusable(format!("TLS cannot be used: {error}"));
-    let client = ClientConfig::builder_with_provider(Arc::clone(&provider))
-        .with_safe_default_protocol_versions()
-        .map_err(none)?
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Pinned::to(&chain, &provider)))
-        .with_no_client_auth();
-    let builder = ServerConfig::builder_with_provider(provider)
+    let client = tenure_store::connect::pinned_client(own).map_err(none)?;
+    let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .map_err(none)?;
     let mut config =
@@ -111,57 +103,4 @@ fn build(files: &CertificateFiles, text: (Vec<u8>, Vec<u8>)) -> Result<Loaded, S
         })?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Loaded { config: Arc::new(config), client: Arc::new(client), text })
-}
-
-/// Trusts exactly one certificate, whatever its names.
-#[derive(Debug)]
-struct Pinned {
-    certificate: Option<CertificateDer<'static>>,
-    provider: Arc<CryptoProvider>,
-}
-
-impl Pinned {
-    fn to(chain: &[CertificateDer<'static>], provider: &Arc<CryptoProvider>) -> Self {
-        Self { certificate: chain.first().cloned(), provider: Arc::clone(provider) }
-    }
-}
-
-impl ServerCertVerifier for Pinned {
-    fn verify_server_cert(
-        &self,
-        shown: &CertificateDer<'_>,
-        _between: &[CertificateDer<'_>],
-        _name: &ServerName<'_>,
-        _ocsp: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        match self.certificate.as_ref() == Some(shown) {
-            true => Ok(ServerCertVerified::assertion()),
-            false => Err(CertificateError::UnknownIssuer.into()),
-        }
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let known = &self.provider.signature_verification_algorithms;
-        verify_tls12_signature(message, certificate, signature, known)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let known = &self.provider.signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signature, known)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
-    }
 }

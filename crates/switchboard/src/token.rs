@@ -1,8 +1,7 @@
 //! Tokens: format, stored digest and roles.
 //!
 //! A token is `sw_live_` and 32 characters of base62, more than 190 random bits. Only its SHA-256
-//! is stored: a digest of so many bits cannot be guessed back, so it needs no salt, and a token is
-//! found by it.
+//! is stored: a digest of so many bits needs no salt, and a token is found by it.
 //!
 //! Why: docs/decisions/0040-tokens-are-checked-in-the-commit.md
 
@@ -13,7 +12,6 @@ use sha2::{Digest, Sha256};
 
 /// Base62, in the order of ASCII.
 const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-/// Length of the secret part.
 const SECRET_LENGTH: usize = 32;
 /// Length of a token id after `tok_`.
 const ID_LENGTH: usize = 16;
@@ -21,35 +19,16 @@ const PREFIX: &str = "sw_";
 const ID_PREFIX: &str = "tok_";
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Environment of a token. It is part of the token's text and sets its default lifetime.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Environment {
-    /// Real events: 90 days.
-    Live,
-    /// Rehearsals: 30 days.
-    Staging,
-    /// Somebody's desk: 7 days.
-    Dev,
+tenure_core::text_enum! {
+    /// Environment of a token. It is part of the token's text and sets its default lifetime.
+    pub enum Environment {
+        Live "live" "Production: 90 days."
+        Staging "staging" "Staging: 30 days."
+        Dev "dev" "A development machine: 7 days."
+    }
 }
 
 impl Environment {
-    /// All environments.
-    pub const ALL: [Self; 3] = [Self::Live, Self::Staging, Self::Dev];
-
-    /// Returns the name in a token.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Live => "live",
-            Self::Staging => "staging",
-            Self::Dev => "dev",
-        }
-    }
-
-    /// Parses a name.
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|environment| environment.as_str() == text)
-    }
-
     /// Returns the default lifetime of a token.
     pub const fn lifetime(self) -> Duration {
         let days = match self {
@@ -61,40 +40,17 @@ impl Environment {
     }
 }
 
-/// Permission of a token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Role {
-    /// Submit events and dead letters of one source: its scope.
-    Ingest,
-    /// Read the inbox, dead letters, fences, connectors and metrics; with a scope, only the
-    /// messages, dead letters and connectors of that source.
-    Read,
-    /// Everything that `read` may; replay and discard dead letters, reset fences, archive and
-    /// delete connectors.
-    Admin,
-    /// Everything that `read` may; say what became of messages.
-    Consume,
+tenure_core::text_enum! {
+    /// Permission of a token.
+    pub enum Role {
+        Ingest "ingest" "Submit events and dead letters of one source: its scope."
+        Read "read" "Read everything, or with a scope the messages and connectors of one source."
+        Admin "admin" "Everything that `read` may; end dead letters, reset fences, edit connectors."
+        Consume "consume" "Everything that `read` may; report outcomes of messages."
+    }
 }
 
 impl Role {
-    /// All roles.
-    pub const ALL: [Self; 4] = [Self::Ingest, Self::Read, Self::Admin, Self::Consume];
-
-    /// Returns the name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Ingest => "ingest",
-            Self::Read => "read",
-            Self::Admin => "admin",
-            Self::Consume => "consume",
-        }
-    }
-
-    /// Parses a name.
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|role| role.as_str() == text)
-    }
-
     /// Returns whether this role includes the needed one. An admin reads, but does not submit: that
     /// needs a scope.
     pub fn allows(self, needed: Self) -> bool {
@@ -162,7 +118,6 @@ fn is_base62(text: &str, length: usize) -> bool {
     text.len() == length && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
-/// Source of random bytes.
 struct RandomBytes<F> {
     entropy: F,
     left: Vec<u8>,
@@ -181,19 +136,11 @@ impl<F: FnMut() -> u128> RandomBytes<F> {
         }
     }
 
+    /// Returns characters of equal probability: bytes above the last multiple of 62 are not used.
     fn base62(&mut self, length: usize) -> String {
-        (0..length).map(|_| char::from(self.character())).collect()
-    }
-
-    /// Each with the same chance: the bytes that are left over when 256 is divided by 62 are not
-    /// used.
-    fn character(&mut self) -> u8 {
-        loop {
-            let byte = usize::from(self.byte());
-            if byte < 256 / ALPHABET.len() * ALPHABET.len() {
-                return ALPHABET[byte % ALPHABET.len()];
-            }
-        }
+        let bytes = std::iter::repeat_with(|| usize::from(self.byte()));
+        let even = bytes.filter(|byte| *byte < 256 / ALPHABET.len() * ALPHABET.len());
+        even.take(length).map(|byte| char::from(ALPHABET[byte % ALPHABET.len()])).collect()
     }
 }
 
@@ -214,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_token_has_its_form_and_its_digest() {
-        for environment in Environment::ALL {
+        for &environment in Environment::ALL {
             let Minted { token_id, secret } = mint(environment, tenure_duty::process::entropy);
             assert!(is_id(&token_id), "{token_id}");
             let text = secret.reveal();
@@ -276,7 +223,7 @@ mod tests {
         for first in 0..=u8::MAX {
             let mut calls = [[first; 16], [0; 16]].into_iter();
             let entropy = || u128::from_be_bytes(calls.next().unwrap());
-            let drawn = RandomBytes { entropy, left: Vec::new() }.character();
+            let drawn = RandomBytes { entropy, left: Vec::new() }.base62(1).as_bytes()[0];
             match first {
                 248.. => assert_eq!(drawn, ALPHABET[0], "{first}"),
                 _ => counts[usize::from(drawn)] += 1,
@@ -306,7 +253,7 @@ mod tests {
             (Role::Admin, &[Role::Read, Role::Admin]),
         ] {
             assert_eq!(Role::parse(role.as_str()), Some(role));
-            let allows: Vec<Role> = Role::ALL.into_iter().filter(|r| role.allows(*r)).collect();
+            let allows: Vec<Role> = Role::ALL.iter().copied().filter(|r| role.allows(*r)).collect();
             assert_eq!(allows, may, "{role:?}");
             assert_eq!(allowed(&[role.as_str().to_owned()], Role::Read), may.contains(&Role::Read));
         }

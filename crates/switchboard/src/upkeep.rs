@@ -16,15 +16,12 @@ use crate::tls::ServerCertificate;
 
 /// Interval at which the store is checked, and whether tokens exist now.
 const WATCH_INTERVAL: Duration = Duration::from_secs(2);
-/// Timeout of that check.
 const STORE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Interval of retention.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(60);
 /// Random delay, so that replicas do not run at the same moment.
 const MAX_JITTER_MILLIS: u64 = 10_000;
 /// Pause between two retention steps, for submissions.
 const STEP_PAUSE: Duration = Duration::from_millis(50);
-/// Maximum number of retention steps in a row.
 const MAX_RETENTION_STEPS: usize = 1_000;
 
 /// Checks whether the store answers, whether tokens exist, and whether certificates changed.
@@ -56,7 +53,6 @@ pub(crate) async fn watch(
     }
 }
 
-/// Returns a notice if the health of the store changed.
 fn health_notice(
     before: Option<Code>,
     now: Option<Code>,
@@ -102,27 +98,22 @@ pub(crate) async fn tidy(state: Arc<ServerState>, keep: InboxRetention, log: Not
     let mut failed = false;
     let mut ticked = None;
     loop {
-        let done = match flush(&state).await {
-            Ok(()) => match tick(&state, &mut ticked).await {
-                Ok(()) => prune(&state, keep).await,
-                error => error,
-            },
-            error => error,
+        let done = async {
+            flush(&state).await?;
+            tick(&state, &mut ticked).await?;
+            prune(&state, keep).await
         };
-        match done {
-            Err(error) if !failed => {
-                failed = true;
-                log(ServerNotice::UpkeepFailed(error));
-            }
-            Err(_) => {}
-            Ok(()) => failed = false,
+        let done = done.await;
+        let is_new = !std::mem::replace(&mut failed, done.is_err());
+        if let (Err(error), true) = (done, is_new) {
+            log(ServerNotice::UpkeepFailed(error));
         }
         let spread = uuid::Uuid::new_v4().as_u128() as u64 % MAX_JITTER_MILLIS;
         sleep(UPKEEP_INTERVAL + Duration::from_millis(spread)).await;
     }
 }
 
-/// Moves the clock of retention by what was measured here since the last answer came.
+/// Advances the clock of retention by the time measured here since the last answer.
 async fn tick(
     state: &ServerState,
     ticked: &mut Option<(ClockReading, LocalInstant)>,
@@ -132,7 +123,7 @@ async fn tick(
         let elapsed = i64::try_from(elapsed).unwrap_or(i64::MAX);
         ClockMeasurement { turn: tick.turn, wall: tick.wall, elapsed }
     });
-    // What may have moved it meanwhile is learned by the next turn.
+    // The next turn sees changes by other replicas.
     let tick = state.storage.tick(since, TimeSource::Now).await?;
     *ticked = Some((tick, BootClock.now()));
     Ok(())
@@ -148,7 +139,7 @@ async fn prune(state: &ServerState, keep: InboxRetention) -> Result<(), Switchbo
     Ok(())
 }
 
-/// Stores what tokens were used for since the last time.
+/// Stores the token usage since the last call.
 pub(crate) async fn flush(state: &ServerState) -> Result<(), SwitchboardError> {
     let millis = i64::try_from(process::unix_ms()).unwrap_or(0);
     let now = jiff::Timestamp::from_millisecond(millis).unwrap_or_default();
@@ -161,7 +152,7 @@ pub(crate) async fn flush(state: &ServerState) -> Result<(), SwitchboardError> {
     if let Err(error) = &stored
         && !error.is_unknown()
     {
-        // What may have been stored is not counted twice.
+        // Usage that may have been stored is not counted twice.
         state.access.put_back(usage);
     }
     stored

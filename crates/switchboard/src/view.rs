@@ -1,8 +1,7 @@
 //! JSON views of connectors, for HTTP, MCP and commands.
 
-use serde::Serialize;
 use serde_json::{Value, json};
-use tenure_wire::heartbeat::Counters;
+use tenure_wire::heartbeat::{COUNTER_NAMES, Counters, LABEL_NAMES, Labels};
 
 use crate::liveness::Policy;
 use crate::storage::{Connector, ConnectorDetail, ConnectorInstance, Measures};
@@ -14,62 +13,31 @@ pub fn time(micros: i64) -> String {
     format!("{}Z", start.saturating_add(jiff::SignedDuration::from_micros(micros)))
 }
 
-/// A connector in a list.
-#[derive(Debug, Serialize)]
-pub struct Summary<'a> {
-    connector_type: &'a str,
-    endpoint_identity: &'a str,
-    liveness: &'static str,
-    state: &'a str,
-    error_message: Option<&'a str>,
-    version: Option<&'a str>,
-    uptime_s: Option<i64>,
-    last_heartbeat_at: Option<String>,
-    first_seen_at: String,
-    archived_at: Option<String>,
-    today: Today,
-}
-
-#[derive(Debug, Serialize)]
-struct Today {
-    messages_ingested: i64,
-    messages_failed: i64,
-    uptime_pct: Option<f64>,
-}
-
-impl<'a> Summary<'a> {
-    /// Returns the summary at `now` by the store's clock.
-    pub fn of(connector: &'a Connector, now: i64, policy: Policy) -> Self {
-        let liveness = policy.judge(now, connector.last_heartbeat_at, connector.interval);
-        Self {
-            connector_type: &connector.connector_type,
-            endpoint_identity: &connector.endpoint_identity,
-            liveness: liveness.as_str(),
-            state: &connector.state,
-            error_message: connector.error_message.as_deref(),
-            version: connector.version.as_deref(),
-            uptime_s: connector.uptime_s,
-            last_heartbeat_at: connector.last_heartbeat_at.map(time),
-            first_seen_at: time(connector.first_seen_at),
-            archived_at: connector.archived_at.map(time),
-            today: Today {
-                messages_ingested: connector.today.messages_ingested,
-                messages_failed: connector.today.messages_failed,
-                uptime_pct: uptime_pct(&connector.today),
-            },
-        }
-    }
-}
-
-/// A connector in a list.
+/// Returns a connector as an entry of a list, at `now` by the store's clock.
 pub fn summary(connector: &Connector, now: i64, policy: Policy) -> Value {
-    // It has names for keys and nothing that JSON does not have.
-    serde_json::to_value(Summary::of(connector, now, policy)).unwrap_or_default()
+    let liveness = policy.judge(now, connector.last_heartbeat_at, connector.interval);
+    let shown = json!({
+        "connector_type": connector.connector_type,
+        "endpoint_identity": connector.endpoint_identity,
+        "liveness": liveness.as_str(),
+        "state": connector.state,
+        "error_message": connector.error_message,
+        "uptime_s": connector.uptime_s,
+        "last_heartbeat_at": connector.last_heartbeat_at.map(time),
+        "first_seen_at": time(connector.first_seen_at),
+        "archived_at": connector.archived_at.map(time),
+        "today": {
+            "messages_ingested": connector.today.messages_ingested,
+            "messages_failed": connector.today.messages_failed,
+            "uptime_pct": uptime_pct(&connector.today),
+        },
+    });
+    with_labels(shown, &connector.labels)
 }
 
 /// Returns the counters as JSON.
 pub fn counters(counters: &Counters) -> Value {
-    Counters::COUNTER_NAMES.into_iter().zip(counters.values()).collect()
+    COUNTER_NAMES.into_iter().zip(counters.fields().map(|count| *count)).collect()
 }
 
 /// Returns the details of a connector.
@@ -98,12 +66,11 @@ fn instance(instance: &ConnectorInstance, now: i64, policy: Policy) -> Value {
     let liveness = policy.judge(now, Some(instance.last_heartbeat_at), instance.interval);
     let capabilities: Option<Value> =
         instance.capabilities.as_deref().and_then(|text| serde_json::from_str(text).ok());
-    json!({
+    let shown = json!({
         "instance_id": instance.instance_id.to_string(),
         "liveness": liveness.as_str(),
         "state": instance.state,
         "error_message": instance.error_message,
-        "version": instance.version,
         "uptime_s": instance.uptime_s,
         "started_at": time(instance.started_at),
         "first_seen_at": time(instance.first_seen_at),
@@ -121,7 +88,15 @@ fn instance(instance: &ConnectorInstance, now: i64, policy: Policy) -> Value {
         "late_heartbeats": instance.late,
         "counter_resets": instance.resets,
         "counter_jumps": instance.jumps,
-    })
+    });
+    with_labels(shown, &instance.labels)
+}
+
+fn with_labels(mut shown: Value, labels: &Labels) -> Value {
+    for (name, label) in LABEL_NAMES.into_iter().zip(labels.fields()) {
+        shown[name] = json!(label);
+    }
+    shown
 }
 
 fn seconds(micros: i64) -> f64 {

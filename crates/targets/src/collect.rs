@@ -1,10 +1,10 @@
-//! One entry after the other, until the list is whole or there are too many.
+//! List of targets while it is read.
 
-use tenure_core::{Code, DutyId, Label, Listing, StoreError, Target};
+use tenure_core::{DutyId, Label, Listing, StoreError, Target};
 
-use crate::bad;
+use crate::error::{TargetsError, bad, too_many};
 
-/// A list that is being read. Whatever is wrong with one entry is wrong with the list.
+/// A list that is being read. An invalid entry is an error of the whole list.
 #[derive(Debug)]
 pub(crate) struct Collector {
     most: usize,
@@ -16,44 +16,36 @@ impl Collector {
         Self { most, targets: Vec::new() }
     }
 
-    /// Takes the next entry.
     pub(crate) fn add(
         &mut self,
         id: &str,
         zone: Option<&str>,
         paused: bool,
-    ) -> Result<(), StoreError> {
-        let place = self.targets.len() + 1;
-        if place > self.most {
-            return Err(too_many(place, self.most));
+    ) -> Result<(), TargetsError> {
+        if self.targets.len() >= self.most {
+            return Err(too_many(self.targets.len() + 1, self.most));
         }
-        let wrong = |error: StoreError| bad(format!("entry {place}: {}", error.problem().detail));
+        let wrong = |error: StoreError| self.wrong(&error.problem().detail);
         let id = DutyId::new(id).map_err(wrong)?;
         let zone = zone.map(Label::new).transpose().map_err(wrong)?;
         self.targets.push(Target { id, zone, paused });
         Ok(())
     }
 
-    /// An entry is no entry at all.
-    pub(crate) fn wrong(&self, what: impl std::fmt::Display) -> StoreError {
+    /// The next entry is invalid.
+    pub(crate) fn wrong(&self, what: impl std::fmt::Display) -> TargetsError {
         bad(format!("entry {}: {what}", self.targets.len() + 1))
     }
 
-    /// The list has come to its end.
     pub(crate) fn finish(self) -> Listing {
         Listing::new(self.targets)
     }
 }
 
-/// Reading stops at the first one too many, so nobody knows how many there are.
-pub(crate) fn too_many(found: usize, most: usize) -> StoreError {
-    let detail = format!("at least {found} targets, and the limit is {most}");
-    StoreError::refused(Code::TooManyTargets, detail)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tenure_core::Code;
 
     #[test]
     fn the_first_one_too_many_ends_it() {
@@ -73,7 +65,7 @@ mod tests {
             list.add("fine", None, false).unwrap();
             let error = list.add(id, zone, false).unwrap_err();
             assert_eq!(error.code(), Code::BadTargets, "{id}");
-            assert!(error.problem().detail.starts_with("entry 2: "), "{error}");
+            assert!(error.to_string().contains(": entry 2: "), "{error}");
         }
     }
 }

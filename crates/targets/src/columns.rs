@@ -1,8 +1,6 @@
 //! Columns of a query by their meaning.
 
-use tenure_core::StoreError;
-
-use crate::bad;
+use crate::error::{TargetsError, bad};
 
 /// The first column is the id; the others are found by name.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -13,13 +11,12 @@ pub(crate) struct Columns {
 
 impl Columns {
     /// A column of another name is refused: `is_paused` that nobody reads would pause nothing.
-    pub(crate) fn new<'a>(names: impl Iterator<Item = &'a str>) -> Result<Self, StoreError> {
+    pub(crate) fn new<'a>(names: impl Iterator<Item = &'a str>) -> Result<Self, TargetsError> {
         let mut columns = Self::default();
-        let mut count = 0;
-        for (at, name) in names.enumerate() {
-            count += 1;
+        let mut names = names.enumerate();
+        names.next().ok_or_else(|| bad("the query returns no columns"))?;
+        for (at, name) in names {
             let known = match name.to_ascii_lowercase().as_str() {
-                _ if at == 0 => continue,
                 "zone" => &mut columns.zone,
                 "paused" => &mut columns.paused,
                 _ => return Err(bad(format!("column {name:?} is neither zone nor paused"))),
@@ -28,7 +25,7 @@ impl Columns {
                 return Err(bad(format!("the query has two columns {name:?}")));
             }
         }
-        if count == 0 { Err(bad("the query returns no columns")) } else { Ok(columns) }
+        Ok(columns)
     }
 }
 

@@ -10,16 +10,16 @@ use async_trait::async_trait;
 use tenure_core::{DutyId, Listing, StoreError, Targets};
 
 use crate::collect::Collector;
-use crate::{TIMEOUT, bad, json, within};
+use crate::error::{TargetsError, bad};
+use crate::{TIMEOUT, blocking, json, within};
 
-/// No line is longer: an id with white space around it.
+/// Limit of a line: an id with white space around it.
 const MAX_LINE_BYTES: u64 = 2 * DutyId::MAX_NAME_BYTES as u64;
 
 /// The targets in a file, read again at each listing: one id per line, or JSON.
 ///
 /// Lines that are blank or begin with `#` are skipped. It is JSON when the name ends in `.json` or
-/// the content begins with `[`. A file of no bytes is an error: it is what a writer leaves for a
-/// moment that does not rename a whole file into its place.
+/// the content begins with `[`. An empty file is an error: it may be about to be written.
 #[derive(Clone, Debug)]
 pub struct FileTargets {
     path: PathBuf,
@@ -32,7 +32,7 @@ impl FileTargets {
         Self { path: path.into(), timeout: TIMEOUT }
     }
 
-    /// The same list with another limit on how long reading it may take.
+    /// Sets the time limit of a listing.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
@@ -43,19 +43,21 @@ impl FileTargets {
 #[async_trait]
 impl Targets for FileTargets {
     async fn list(&self, most: usize) -> Result<Listing, StoreError> {
-        let path = self.path.clone();
-        let reading = tokio::task::spawn_blocking(move || read(&path, most));
-        let ended = |_| bad("reading the file was ended");
-        within(self.timeout, async { reading.await.map_err(ended)? }).await
+        Ok(within(self.timeout, read(&self.path, most)).await?)
     }
 }
 
-fn read(path: &Path, most: usize) -> Result<Listing, StoreError> {
+pub(crate) async fn read(path: &Path, most: usize) -> Result<Listing, TargetsError> {
+    let path = path.to_owned();
+    blocking(move || read_file(&path, most)).await
+}
+
+fn read_file(path: &Path, most: usize) -> Result<Listing, TargetsError> {
     let unreadable = |error: io::Error| bad(format!("{} cannot be read: {error}", path.display()));
     let wrong = |what: &str| Err(bad(format!("{} {what}", path.display())));
     // Opening a pipe would wait for its writer.
     if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
-        return wrong("is no file");
+        return wrong("is not a file");
     }
     let file = File::open(path).map_err(unreadable)?;
     if file.metadata().map_err(unreadable)?.len() == 0 {
@@ -73,13 +75,10 @@ fn read(path: &Path, most: usize) -> Result<Listing, StoreError> {
     let Some(listing) = listing.map_err(unreadable)? else {
         return wrong("was written to while it was read; rename a whole file into its place");
     };
-    listing.map_err(|error| {
-        let problem = error.problem();
-        StoreError::refused(problem.code, format!("{}: {}", path.display(), problem.detail))
-    })
+    listing.map_err(|error| error.at(path.display()))
 }
 
-/// The bytes read, unless the file was changed meanwhile: then they may be wrong in any way.
+/// Reads a file; `None` when it was changed meanwhile.
 fn undisturbed<T>(file: &File, read: impl FnOnce(&File) -> io::Result<T>) -> io::Result<Option<T>> {
     let state = |file: Metadata| (file.len(), file.mtime(), file.mtime_nsec());
     let before = state(file.metadata()?);
@@ -87,7 +86,7 @@ fn undisturbed<T>(file: &File, read: impl FnOnce(&File) -> io::Result<T>) -> io:
     Ok((state(file.metadata()?) == before).then_some(found))
 }
 
-fn lines(text: &mut impl BufRead, most: usize) -> Result<Listing, StoreError> {
+fn lines(text: &mut impl BufRead, most: usize) -> Result<Listing, TargetsError> {
     let mut list = Collector::new(most);
     let mut line = Vec::new();
     for number in 1.. {
@@ -100,15 +99,12 @@ fn lines(text: &mut impl BufRead, most: usize) -> Result<Listing, StoreError> {
         if read as u64 == MAX_LINE_BYTES && !line.ends_with(b"\n") {
             return Err(bad(format!("line {number} is longer than any id")));
         }
-        let word = str::from_utf8(&line).map_err(|_| bad(format!("line {number} is no UTF-8")))?;
+        let word = str::from_utf8(&line).map_err(|_| bad(format!("line {number} is not UTF-8")))?;
         let word = word.trim();
         if word.is_empty() || word.starts_with('#') {
             continue;
         }
-        list.add(word, None, false).map_err(|error| {
-            let problem = error.problem();
-            StoreError::refused(problem.code, format!("line {number}: {}", problem.detail))
-        })?;
+        list.add(word, None, false).map_err(|error| error.at(format_args!("line {number}")))?;
     }
     Ok(list.finish())
 }

@@ -6,15 +6,15 @@
 use std::fmt;
 use std::io::Read;
 
-use serde::Deserializer as _;
+use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use tenure_core::{Listing, StoreError};
+use serde::{Deserialize, Deserializer as _};
+use tenure_core::Listing;
 
-use crate::bad;
 use crate::collect::Collector;
+use crate::error::{TargetsError, bad};
 
-/// Reads a whole document, and nothing may follow it.
-pub(crate) fn read(source: impl Read, most: usize) -> Result<Listing, StoreError> {
+pub(crate) fn read(source: impl Read, most: usize) -> Result<Listing, TargetsError> {
     let mut reading = ListReader { list: Collector::new(most), problem: None };
     let mut json = serde_json::Deserializer::from_reader(source);
     let read = json.deserialize_any(TopLevel(&mut reading)).and_then(|()| json.end());
@@ -28,19 +28,16 @@ pub(crate) fn read(source: impl Read, most: usize) -> Result<Listing, StoreError
 struct ListReader {
     list: Collector,
     /// Error that ended the reading, if it was not the JSON.
-    problem: Option<StoreError>,
+    problem: Option<TargetsError>,
 }
 
 impl ListReader {
     fn add<E: Error>(&mut self, id: &str, zone: Option<&str>, paused: bool) -> Result<(), E> {
-        let added = self.list.add(id, zone, paused);
-        added.map_err(|problem| self.end(problem))
-    }
-
-    fn end<E: Error>(&mut self, problem: StoreError) -> E {
-        let text = problem.to_string();
-        self.problem = Some(problem);
-        E::custom(text)
+        self.list.add(id, zone, paused).map_err(|problem| {
+            let error = E::custom(&problem);
+            self.problem = Some(problem);
+            error
+        })
     }
 }
 
@@ -116,59 +113,31 @@ impl<'de> Visitor<'de> for ListEntry<'_> {
         self.0.add(&id.to_string(), None, false)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
-        let (mut id, mut zone, mut paused) = (None, None, None);
-        while let Some(name) = members.next_key::<String>()? {
-            let again = match name.as_str() {
-                "id" => id.replace(members.next_value::<EntryId>()?).is_some(),
-                "zone" => zone.replace(members.next_value::<Option<String>>()?).is_some(),
-                "paused" => paused.replace(members.next_value::<Option<bool>>()?).is_some(),
-                // Others may keep more about a target than we need.
-                _ => members.next_value::<IgnoredAny>().map(|_| false)?,
-            };
-            if again {
-                let problem = self.0.list.wrong(format!("it has {name:?} twice"));
-                return Err(self.0.end(problem));
-            }
-        }
-        let Some(id) = id else {
-            let problem = self.0.list.wrong("it has no id");
-            return Err(self.0.end(problem));
+    fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<(), A::Error> {
+        let entry = EntryObject::deserialize(MapAccessDeserializer::new(members))?;
+        let id = match entry.id {
+            EntryId::Text(id) => id,
+            EntryId::Unsigned(id) => id.to_string(),
+            EntryId::Signed(id) => id.to_string(),
         };
-        let paused = paused.flatten().unwrap_or_default();
-        self.0.add(&id.0, zone.flatten().as_deref(), paused)
+        self.0.add(&id, entry.zone.as_deref(), entry.paused.unwrap_or_default())
     }
 }
 
-/// Text or a whole number.
-struct EntryId(String);
+/// Others may keep more about a target than we need.
+#[derive(Deserialize)]
+struct EntryObject {
+    id: EntryId,
+    zone: Option<String>,
+    paused: Option<bool>,
+}
 
-impl<'de> serde::Deserialize<'de> for EntryId {
-    fn deserialize<D: serde::Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
-        struct TextOrNothing;
-
-        impl Visitor<'_> for TextOrNothing {
-            type Value = EntryId;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an id: text or a whole number")
-            }
-
-            fn visit_str<E: Error>(self, id: &str) -> Result<EntryId, E> {
-                Ok(EntryId(id.to_owned()))
-            }
-
-            fn visit_u64<E: Error>(self, id: u64) -> Result<EntryId, E> {
-                Ok(EntryId(id.to_string()))
-            }
-
-            fn visit_i64<E: Error>(self, id: i64) -> Result<EntryId, E> {
-                Ok(EntryId(id.to_string()))
-            }
-        }
-
-        json.deserialize_any(TextOrNothing)
-    }
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "an id is text or a whole number")]
+enum EntryId {
+    Text(String),
+    Unsigned(u64),
+    Signed(i64),
 }
 
 #[cfg(test)]
@@ -220,8 +189,9 @@ mod tests {
             (r#"["a",null]"#, "an id, or an object"),
             (r#"["a",1.5]"#, "an id, or an object"),
             (r#"["a",["b"]]"#, "an id, or an object"),
-            (r#"["a",{"name":"b"}]"#, "entry 2: it has no id"),
-            (r#"["a",{"id":"b","id":"c"}]"#, "entry 2: it has \"id\" twice"),
+            (r#"["a",{"name":"b"}]"#, "missing field `id` at line 1 column 17"),
+            (r#"["a",{"id":"b","id":"c"}]"#, "duplicate field `id`"),
+            (r#"["a",{"id":[]}]"#, "an id is text or a whole number"),
             (r#"[{"id":"b","paused":"yes"}]"#, "a boolean"),
             (r#"["a",""]"#, "entry 2: a duty id is empty"),
             (r#"["a\u0000"]"#, "entry 1: a duty id contains a control"),

@@ -1,6 +1,6 @@
 //! Lists of targets that come and go, behind [`tenure_core::Targets`].
 //!
-//! | URL | what is a target | cargo feature |
+//! | URL | target | cargo feature |
 //! |---|---|---|
 //! | `redis://...?pattern=session:*`, `?set=NAME` | a key, a member | `redis` |
 //! | `postgres://...?query=SELECT ...` | a row | `postgres` |
@@ -9,12 +9,13 @@
 //! | `file:PATH` | a line, or an entry of a JSON list | always there |
 //! | `list:a,b,c` | a word | always there |
 //!
-//! Encrypted connections are the feature `tls`. A list is whole or it is an error. Every listing
-//! connects anew: it meets whatever server is there now, and holds nothing while nobody asks.
+//! Encrypted connections are the feature `tls`. A list is complete or it is an error. Every listing
+//! connects anew and keeps nothing open.
 
 mod collect;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod columns;
+mod error;
 mod file;
 #[cfg(feature = "http")]
 mod http;
@@ -27,34 +28,22 @@ mod redis;
 mod sqlite;
 mod url;
 
+pub use error::TargetsError;
 pub use file::FileTargets;
 pub use url::{StaticTargets, TIMEOUT, TOKEN, TargetsUrl};
 
-use tenure_core::text::span;
-use tenure_core::{Code, StoreError};
+use error::{bad, late};
 
-/// The list cannot be read, or the URL makes no sense.
-fn bad(detail: impl Into<String>) -> StoreError {
-    StoreError::refused(Code::BadTargets, detail)
-}
-
-/// Converts an error on the way to a server: it concerns the list, not the store.
-#[cfg(any(feature = "postgres", feature = "redis", all(feature = "http", feature = "tls")))]
-fn of_the_way(error: &StoreError) -> StoreError {
-    match error.code() {
-        Code::BadTargets | Code::TooManyTargets | Code::NotBuilt => error.clone(),
-        _ => bad(error.problem().detail.clone()),
-    }
-}
-
-/// Ends what takes too long.
 async fn within<T>(
     limit: std::time::Duration,
-    listing: impl Future<Output = Result<T, StoreError>>,
-) -> Result<T, StoreError> {
+    listing: impl Future<Output = Result<T, TargetsError>>,
+) -> Result<T, TargetsError> {
     tokio::time::timeout(limit, listing).await.map_err(|_| late(limit))?
 }
 
-fn late(limit: std::time::Duration) -> StoreError {
-    bad(format!("the list did not come within {}", span(limit)))
+async fn blocking<T: Send + 'static>(
+    read: impl FnOnce() -> Result<T, TargetsError> + Send + 'static,
+) -> Result<T, TargetsError> {
+    let reading = tokio::task::spawn_blocking(read);
+    reading.await.unwrap_or_else(|_| Err(bad("reading the list was ended")))
 }

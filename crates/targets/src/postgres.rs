@@ -1,11 +1,9 @@
-//! Rows in PostgreSQL.
+//! Target list: rows in PostgreSQL.
 
 use std::error::Error as StdError;
-use std::fmt;
 use std::time::Duration;
 
-use async_trait::async_trait;
-use tenure_core::{Listing, StoreError, Targets};
+use tenure_core::Listing;
 use tenure_store::StoreUrl;
 use tenure_store::connect;
 use tokio_postgres::types::{FromSql, Type};
@@ -13,12 +11,11 @@ use tokio_postgres::{Column, Error, IsolationLevel, Row};
 
 use crate::collect::Collector;
 use crate::columns::Columns;
-use crate::{bad, of_the_way, within};
+use crate::error::{TargetsError, bad};
 
 /// Rows read at once.
 const PAGE_ROWS: i32 = 1000;
 
-/// Database and query.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct PostgresQuery {
     /// With its password, without our own parameter.
@@ -27,39 +24,29 @@ pub(crate) struct PostgresQuery {
 }
 
 impl PostgresQuery {
-    /// Takes a URL apart, and says how it prints.
-    pub(crate) fn parse(url: &str) -> Result<(Self, String), StoreError> {
-        let taken = connect::take_parameters(url, ["query"]);
-        let (url, [query]) = taken.map_err(|error| of_the_way(&error))?;
-        let place = StoreUrl::parse(&url).map_err(|error| of_the_way(&error))?;
+    /// Parses a URL; also returns its printable form.
+    pub(crate) fn parse(url: &str) -> Result<(Self, String), TargetsError> {
+        let (url, [query]) = connect::take_parameters(url, ["query"])?;
+        let place = StoreUrl::parse(&url)?;
         let query = query.ok_or_else(|| bad("a list in PostgreSQL has ?query=SELECT ..."))?;
         Ok((Self { url, query }, format!("{place} (query)")))
     }
-}
 
-/// The targets that a query finds.
-pub(crate) struct PostgresTargets {
-    settings: PostgresQuery,
-    timeout: Duration,
-}
-
-impl PostgresTargets {
-    pub(crate) fn new(settings: PostgresQuery, timeout: Duration) -> Self {
-        Self { settings, timeout }
-    }
-
-    async fn read(&self, most: usize) -> Result<Listing, StoreError> {
-        let connecting = connect::postgres(&self.settings.url).await;
-        let mut client = connecting.map_err(|error| of_the_way(&error))?;
+    pub(crate) async fn read(
+        &self,
+        most: usize,
+        timeout: Duration,
+    ) -> Result<Listing, TargetsError> {
+        let mut client = connect::postgres(&self.url).await?;
         // Whatever the role's default is: a serializable reader may make writers fail.
         let level = IsolationLevel::ReadCommitted;
         let begin = client.build_transaction().read_only(true).isolation_level(level);
         let transaction = begin.start().await.map_err(wrong)?;
         // We stop waiting at the same moment; without this the server would go on by itself.
-        let limit = self.timeout.as_millis().max(1);
+        let limit = timeout.as_millis().max(1);
         let limit = format!("SET LOCAL statement_timeout = {limit}");
         transaction.batch_execute(&limit).await.map_err(wrong)?;
-        let statement = transaction.prepare(&self.settings.query).await.map_err(wrong)?;
+        let statement = transaction.prepare(&self.query).await.map_err(wrong)?;
         let columns = Columns::new(statement.columns().iter().map(Column::name))?;
         let rows = transaction.bind(&statement, &[]).await.map_err(wrong)?;
         let mut list = Collector::new(most);
@@ -75,7 +62,7 @@ impl PostgresTargets {
     }
 }
 
-fn add(list: &mut Collector, row: &Row, columns: &Columns) -> Result<(), StoreError> {
+fn add(list: &mut Collector, row: &Row, columns: &Columns) -> Result<(), TargetsError> {
     let wrong = |list: &Collector, column: &str| list.wrong(format!("its {column} is no such"));
     let id: Option<IdText> = row.try_get(0).map_err(|_| wrong(list, "id: text, number or UUID"))?;
     let id = id.ok_or_else(|| list.wrong("its id is NULL"))?;
@@ -88,19 +75,6 @@ fn add(list: &mut Collector, row: &Row, columns: &Columns) -> Result<(), StoreEr
         None => None,
     };
     list.add(&id.0, zone, paused.unwrap_or_default())
-}
-
-#[async_trait]
-impl Targets for PostgresTargets {
-    async fn list(&self, most: usize) -> Result<Listing, StoreError> {
-        within(self.timeout, self.read(most)).await
-    }
-}
-
-impl fmt::Debug for PostgresTargets {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PostgresTargets").finish_non_exhaustive()
-    }
 }
 
 /// An id: text, a whole number or a UUID.
@@ -130,8 +104,8 @@ fn uuid(bytes: [u8; 16]) -> String {
     parts.join("-")
 }
 
-/// The server's words if it said some. Neither they nor the driver's have a password.
-fn wrong(error: Error) -> StoreError {
+/// The server's message, or the driver's. Neither has a password.
+fn wrong(error: Error) -> TargetsError {
     let converted = match error.as_db_error() {
         Some(db) => bad(format!("{} ({})", db.message(), db.code().code())),
         None => bad(error.to_string()),

@@ -1,17 +1,14 @@
-//! Keys or members in Redis.
+//! Target list: keys or members of a set in Redis.
 
 use std::collections::BTreeSet;
-use std::fmt;
-use std::time::Duration;
 
-use async_trait::async_trait;
 use redis::{Cmd, FromRedisValue, Pipeline, RedisError, Value};
-use tenure_core::{Listing, StoreError, Targets};
+use tenure_core::Listing;
 use tenure_store::StoreUrl;
 use tenure_store::connect::{self, RedisConnection};
 
-use crate::collect::{Collector, too_many};
-use crate::{bad, of_the_way, within};
+use crate::collect::Collector;
+use crate::error::{TargetsError, bad, too_many};
 
 /// Keys that the server visits in one step, during which it serves nobody else.
 const SCAN_COUNT: usize = 1000;
@@ -39,15 +36,15 @@ enum KeySource {
 }
 
 impl RedisKeys {
-    /// Takes a URL apart, and says how it prints.
-    pub(crate) fn parse(url: &str) -> Result<(Self, String), StoreError> {
+    /// Parses a URL; also returns its printable form.
+    pub(crate) fn parse(url: &str) -> Result<(Self, String), TargetsError> {
         let names = ["pattern", "set", "tombstone", "paused", "prefix"];
-        let taken = connect::take_parameters(url, names).map_err(|error| of_the_way(&error))?;
-        let (url, [pattern, set, tombstone, paused, prefix]) = taken;
+        let (url, [pattern, set, tombstone, paused, prefix]) =
+            connect::take_parameters(url, names)?;
         if prefix.is_some() {
             return Err(bad("prefix belongs to a store; a list has it in its pattern"));
         }
-        let place = StoreUrl::parse(&url).map_err(|error| of_the_way(&error))?;
+        let place = StoreUrl::parse(&url)?;
         let (from, what) = match (pattern, set) {
             (Some(pattern), None) => {
                 let paused = match paused.as_deref() {
@@ -70,45 +67,17 @@ impl RedisKeys {
         };
         Ok((Self { url, from, tombstone }, format!("{place}?{what}")))
     }
-}
 
-/// Common prefix of all matching keys: the pattern up to its first special character.
-fn fixed_prefix(pattern: &str) -> String {
-    let mut prefix = String::new();
-    let mut rest = pattern.chars();
-    while let Some(c) = rest.next() {
-        match c {
-            '*' | '?' | '[' => break,
-            // A backslash takes the meaning of what follows; the last one stands for itself.
-            '\\' => prefix.push(rest.next().unwrap_or(c)),
-            c => prefix.push(c),
-        }
-    }
-    prefix
-}
-
-/// The targets on a Redis server.
-pub(crate) struct RedisTargets {
-    settings: RedisKeys,
-    timeout: Duration,
-}
-
-impl RedisTargets {
-    pub(crate) fn new(settings: RedisKeys, timeout: Duration) -> Self {
-        Self { settings, timeout }
-    }
-
-    async fn read(&self, most: usize) -> Result<Listing, StoreError> {
-        let server =
-            connect::redis(&self.settings.url).await.map_err(|error| of_the_way(&error))?;
+    pub(crate) async fn read(&self, most: usize) -> Result<Listing, TargetsError> {
+        let server = connect::redis(&self.url).await?;
         refuse_cluster(&server).await?;
         let mut ids: Vec<String> = self.ids(&server, most).await?.into_iter().collect();
-        if let Some(prefix) = &self.settings.tombstone {
+        if let Some(prefix) = &self.tombstone {
             ids = without_tombstones(&server, prefix, ids).await?;
         }
         let mut list = Collector::new(most);
         for chunk in ids.chunks(PAUSE_BATCH_KEYS) {
-            let paused = match &self.settings.from {
+            let paused = match &self.from {
                 KeySource::Keys { prefix, paused: true, .. } => {
                     paused(&server, prefix, chunk).await?
                 }
@@ -127,15 +96,15 @@ impl RedisTargets {
         &self,
         server: &RedisConnection,
         most: usize,
-    ) -> Result<BTreeSet<String>, StoreError> {
+    ) -> Result<BTreeSet<String>, TargetsError> {
         let (mut ids, mut cursor) = (BTreeSet::new(), "0".to_owned());
         loop {
-            let mut command = match &self.settings.from {
+            let mut command = match &self.from {
                 KeySource::Keys { .. } => redis::cmd("SCAN"),
                 KeySource::Set(name) => redis::cmd("SSCAN").arg(name).take(),
             };
             command.arg(&cursor);
-            if let KeySource::Keys { pattern, .. } = &self.settings.from {
+            if let KeySource::Keys { pattern, .. } = &self.from {
                 command.arg("MATCH").arg(pattern);
             }
             command.arg("COUNT").arg(SCAN_COUNT);
@@ -153,12 +122,12 @@ impl RedisTargets {
         }
     }
 
-    fn id(&self, name: Vec<u8>) -> Result<String, StoreError> {
+    fn id(&self, name: Vec<u8>) -> Result<String, TargetsError> {
         let name = String::from_utf8(name).map_err(|error| {
             let shown = String::from_utf8_lossy(error.as_bytes()).into_owned();
-            bad(format!("{shown:?} is no UTF-8"))
+            bad(format!("{shown:?} is not UTF-8"))
         })?;
-        match &self.settings.from {
+        match &self.from {
             KeySource::Set(_) => Ok(name),
             KeySource::Keys { prefix, .. } => {
                 let id = name.strip_prefix(prefix.as_str()).map(str::to_owned);
@@ -168,21 +137,23 @@ impl RedisTargets {
     }
 }
 
-#[async_trait]
-impl Targets for RedisTargets {
-    async fn list(&self, most: usize) -> Result<Listing, StoreError> {
-        within(self.timeout, self.read(most)).await
+/// Common prefix of all matching keys: the pattern up to its first special character.
+fn fixed_prefix(pattern: &str) -> String {
+    let mut prefix = String::new();
+    let mut rest = pattern.chars();
+    while let Some(c) = rest.next() {
+        match c {
+            '*' | '?' | '[' => break,
+            // A backslash takes the meaning of what follows; the last one stands for itself.
+            '\\' => prefix.push(rest.next().unwrap_or(c)),
+            c => prefix.push(c),
+        }
     }
-}
-
-impl fmt::Debug for RedisTargets {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisTargets").finish_non_exhaustive()
-    }
+    prefix
 }
 
 /// One node of a cluster names only its own keys, which would be a shorter list.
-async fn refuse_cluster(server: &RedisConnection) -> Result<(), StoreError> {
+async fn refuse_cluster(server: &RedisConnection) -> Result<(), TargetsError> {
     let info: String = ask(server, redis::cmd("INFO").arg("cluster")).await?;
     match info.lines().any(|line| line.trim() == "cluster_enabled:1") {
         true => Err(bad("this Redis is a cluster, where no server names all keys")),
@@ -194,7 +165,7 @@ async fn without_tombstones(
     server: &RedisConnection,
     prefix: &str,
     ids: Vec<String>,
-) -> Result<Vec<String>, StoreError> {
+) -> Result<Vec<String>, TargetsError> {
     let mut left = Vec::with_capacity(ids.len());
     for chunk in ids.chunks(PAUSE_BATCH_KEYS) {
         let mut questions = Pipeline::new();
@@ -216,7 +187,7 @@ async fn paused(
     server: &RedisConnection,
     prefix: &str,
     ids: &[String],
-) -> Result<Vec<bool>, StoreError> {
+) -> Result<Vec<bool>, TargetsError> {
     let keys: Vec<String> = ids.iter().map(|id| format!("{prefix}{id}")).collect();
     let values: Vec<Option<Vec<u8>>> = ask(server, redis::cmd("MGET").arg(keys)).await?;
     if values.len() != ids.len() {
@@ -230,14 +201,17 @@ fn says_paused(value: &[u8]) -> bool {
     PAUSED_FIELDS.iter().any(|name| value.get(name) == Some(&serde_json::Value::Bool(true)))
 }
 
-async fn ask<T: FromRedisValue>(server: &RedisConnection, command: &Cmd) -> Result<T, StoreError> {
+async fn ask<T: FromRedisValue>(
+    server: &RedisConnection,
+    command: &Cmd,
+) -> Result<T, TargetsError> {
     let asked: Result<Value, RedisError> = command.query_async(&mut server.commands()).await;
     let value = asked.map_err(|error| wrong(&error))?;
     T::from_redis_value(value).map_err(|error| bad(format!("an unexpected answer: {error}")))
 }
 
-/// The server's words if it said some. The driver's own could carry the URL.
-fn wrong(error: &RedisError) -> StoreError {
+/// The server's message. The driver's own could contain the URL.
+fn wrong(error: &RedisError) -> TargetsError {
     match error.clone().into_server_errors().as_deref() {
         Some([(_, first), ..]) => {
             bad(format!("{} {}", first.code(), first.details().unwrap_or_default()))

@@ -9,8 +9,9 @@ use async_trait::async_trait;
 use percent_encoding::percent_decode_str;
 use tenure_core::{Listing, StoreError, Target, Targets};
 
-use crate::collect::{Collector, too_many};
-use crate::{FileTargets, bad};
+use crate::collect::Collector;
+use crate::error::{TargetsError, bad, too_many};
+use crate::{file, within};
 
 /// Default time limit of a listing.
 pub const TIMEOUT: Duration = Duration::from_secs(5);
@@ -48,7 +49,7 @@ impl TargetsUrl {
     ///
     /// An invalid URL is [`tenure_core::Code::BadTargets`], one that this build cannot read
     /// [`tenure_core::Code::NotBuilt`]. Nothing is connected to yet.
-    pub fn parse(text: &str) -> Result<Self, StoreError> {
+    pub fn parse(text: &str) -> Result<Self, TargetsError> {
         let (scheme, rest) = text.split_once(':').ok_or_else(|| bad("the URL has no scheme"))?;
         let (source, shown) = match scheme {
             "list" => (TargetsSource::Static(StaticTargets::parse(rest)?), text.to_owned()),
@@ -74,49 +75,64 @@ impl TargetsUrl {
         Ok(Self { source, shown, timeout: TIMEOUT })
     }
 
-    /// The same list with another limit on how long reading it may take.
+    /// Sets the time limit of a listing.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// The list, with the bearer token that [`TOKEN`] has. Nothing is connected to yet.
+    /// The list, with the bearer token in [`TOKEN`]. Nothing is connected to yet.
     pub fn open(&self) -> Arc<dyn Targets> {
         self.open_with_token(std::env::var(TOKEN).ok().filter(|token| !token.is_empty()))
     }
 
-    /// The same with another bearer token. Only `http://` and `https://` send it.
+    /// The list, with another bearer token. Only `http://` and `https://` send it.
     pub fn open_with_token(&self, token: Option<String>) -> Arc<dyn Targets> {
-        let timeout = self.timeout;
-        let _ = &token; // Not every build has somebody to send it to.
-        match &self.source {
-            #[cfg(feature = "redis")]
-            TargetsSource::Redis(settings) => {
-                Arc::new(crate::redis::RedisTargets::new(settings.clone(), timeout))
+        Arc::new(OpenedTargets { url: self.clone(), token })
+    }
+}
+
+/// A list that is read anew each time.
+struct OpenedTargets {
+    url: TargetsUrl,
+    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only HTTP sends it"))]
+    token: Option<String>,
+}
+
+#[async_trait]
+impl Targets for OpenedTargets {
+    async fn list(&self, most: usize) -> Result<Listing, StoreError> {
+        let limit = self.url.timeout;
+        let listing = async {
+            match &self.url.source {
+                #[cfg(feature = "redis")]
+                TargetsSource::Redis(keys) => keys.read(most).await,
+                #[cfg(feature = "postgres")]
+                TargetsSource::Postgres(query) => query.read(most, limit).await,
+                #[cfg(feature = "sqlite")]
+                TargetsSource::Sqlite(query) => query.read(most, limit).await,
+                #[cfg(feature = "http")]
+                TargetsSource::Http(source) => {
+                    source.read(self.token.as_deref(), most, limit).await
+                }
+                TargetsSource::File(path) => file::read(path, most).await,
+                TargetsSource::Static(list) => list.read(most),
             }
-            #[cfg(feature = "postgres")]
-            TargetsSource::Postgres(settings) => {
-                Arc::new(crate::postgres::PostgresTargets::new(settings.clone(), timeout))
-            }
-            #[cfg(feature = "sqlite")]
-            TargetsSource::Sqlite(settings) => {
-                Arc::new(crate::sqlite::SqliteTargets::new(settings.clone(), timeout))
-            }
-            #[cfg(feature = "http")]
-            TargetsSource::Http(settings) => {
-                Arc::new(crate::http::HttpTargets::new(settings.clone(), token, timeout))
-            }
-            TargetsSource::File(path) => {
-                Arc::new(FileTargets::new(path.clone()).with_timeout(timeout))
-            }
-            TargetsSource::Static(list) => Arc::new(list.clone()),
-        }
+        };
+        Ok(within(limit, listing).await?)
+    }
+}
+
+/// The token is not printed.
+impl fmt::Debug for OpenedTargets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.url, f)
     }
 }
 
 /// `file:///PATH` is the same as `file:/PATH`.
-fn file_path(rest: &str) -> Result<PathBuf, StoreError> {
+fn file_path(rest: &str) -> Result<PathBuf, TargetsError> {
     let path = if rest.starts_with("///") { &rest[2..] } else { rest };
     if path.is_empty() || path.starts_with("//") || path.contains('\0') || path.ends_with('/') {
         return Err(bad("file: needs the path of a file on this host"));
@@ -124,45 +140,27 @@ fn file_path(rest: &str) -> Result<PathBuf, StoreError> {
     Ok(path.into())
 }
 
-#[cfg(feature = "redis")]
-fn redis(text: &str) -> Result<(TargetsSource, String), StoreError> {
-    let (settings, shown) = crate::redis::RedisKeys::parse(text)?;
-    Ok((TargetsSource::Redis(settings), shown))
-}
+macro_rules! sources {
+    ($($name:ident $feature:literal $variant:ident $settings:path;)*) => {$(
+        #[cfg(feature = $feature)]
+        fn $name(text: &str) -> Result<(TargetsSource, String), TargetsError> {
+            let (settings, shown) = <$settings>::parse(text)?;
+            Ok((TargetsSource::$variant(settings), shown))
+        }
 
-#[cfg(feature = "postgres")]
-fn postgres(text: &str) -> Result<(TargetsSource, String), StoreError> {
-    let (settings, shown) = crate::postgres::PostgresQuery::parse(text)?;
-    Ok((TargetsSource::Postgres(settings), shown))
-}
-
-#[cfg(feature = "sqlite")]
-fn sqlite(rest: &str) -> Result<(TargetsSource, String), StoreError> {
-    let (settings, shown) = crate::sqlite::SqliteQuery::parse(rest)?;
-    Ok((TargetsSource::Sqlite(settings), shown))
-}
-
-#[cfg(feature = "http")]
-fn http(text: &str) -> Result<(TargetsSource, String), StoreError> {
-    let (settings, shown) = crate::http::HttpSource::parse(text)?;
-    Ok((TargetsSource::Http(settings), shown))
-}
-
-macro_rules! not_built {
-    ($($name:ident $feature:literal)*) => {$(
         #[cfg(not(feature = $feature))]
-        fn $name(_: &str) -> Result<(TargetsSource, String), StoreError> {
+        fn $name(_: &str) -> Result<(TargetsSource, String), TargetsError> {
             let detail = concat!("a list there needs the cargo feature ", $feature);
-            Err(StoreError::refused(tenure_core::Code::NotBuilt, detail))
+            Err(TargetsError::new(tenure_core::Code::NotBuilt, detail))
         }
     )*};
 }
 
-not_built! {
-    redis "redis"
-    postgres "postgres"
-    sqlite "sqlite"
-    http "http"
+sources! {
+    redis "redis" Redis crate::redis::RedisKeys;
+    postgres "postgres" Postgres crate::postgres::PostgresQuery;
+    sqlite "sqlite" Sqlite crate::sqlite::SqliteQuery;
+    http "http" Http crate::http::HttpSource;
 }
 
 /// As the user wrote it, without password, query and parameters.
@@ -192,22 +190,26 @@ impl StaticTargets {
     }
 
     /// Ids between commas, percent-escaped where needed: a comma is `%2C`.
-    pub fn parse(text: &str) -> Result<Self, StoreError> {
+    pub fn parse(text: &str) -> Result<Self, TargetsError> {
         let mut list = Collector::new(usize::MAX);
         for word in text.split(',') {
             let id = percent_decode_str(word).decode_utf8();
-            list.add(&id.map_err(|_| list.wrong("it is no UTF-8"))?, None, false)?;
+            list.add(&id.map_err(|_| list.wrong("it is not UTF-8"))?, None, false)?;
         }
         Ok(Self { listing: list.finish() })
+    }
+
+    fn read(&self, most: usize) -> Result<Listing, TargetsError> {
+        match self.listing.targets().len() {
+            found if found > most => Err(too_many(found, most)),
+            _ => Ok(self.listing.clone()),
+        }
     }
 }
 
 #[async_trait]
 impl Targets for StaticTargets {
     async fn list(&self, most: usize) -> Result<Listing, StoreError> {
-        match self.listing.targets().len() {
-            found if found > most => Err(too_many(found, most)),
-            _ => Ok(self.listing.clone()),
-        }
+        Ok(self.read(most)?)
     }
 }

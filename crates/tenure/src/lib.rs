@@ -45,8 +45,8 @@ pub use tenure_core::{
     Session, Store, StoreError, Target, Targets, Ttl, Version, guarantee, invariant, is_pause,
 };
 pub use tenure_duty::{
-    Duties, Guard, HoldLost, HoldStatus, Join, LeaveHandle, Membership, MembershipEvent, Opener,
-    WorkOutcome, fixed, observe, opener, process,
+    Duties, DutyError, Guard, HoldLost, HoldStatus, Join, LeaveHandle, Membership, MembershipEvent,
+    Opener, WorkOutcome, fixed, observe, opener, process,
 };
 
 /// The wish to become a member of `group` in the store at `url`, which is made if it is not there.
@@ -64,7 +64,7 @@ pub fn join(url: &str, group: &str, ttl: Duration, duties: Duties) -> Result<Joi
 /// A membership with the partitions that the environment names: no store, no coordination; see
 /// [`fixed::Partitions`], whose `join` also takes an observer. Work may take up to `drain` to come
 /// to its end.
-pub fn join_fixed(group: &str, drain: Duration) -> Result<Membership, StoreError> {
+pub fn join_fixed(group: &str, drain: Duration) -> Result<Membership, DutyError> {
     let group = GroupName::new(group)?;
     let (clock, observer) = (Arc::new(store::BootClock), Arc::new(observe::TracingObserver));
     fixed::Partitions::from_env()?.join(&group, clock, drain, observer)
@@ -103,7 +103,7 @@ pub mod bucket {
 /// Stores: the trait, its requests and responses, and the backends.
 pub mod store {
     pub use tenure_core::store::*;
-    pub use tenure_store::{BootClock, IfAbsent, Memory, StoreUrl, signing, transfer, wrap};
+    pub use tenure_store::{BootClock, IfAbsent, Memory, StoreUrl, signing, transfer};
 
     /// PostgreSQL, and [`postgres::fence`] for effects in your own transaction.
     #[cfg(feature = "postgres")]

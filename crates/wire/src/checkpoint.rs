@@ -1,5 +1,4 @@
-//! Checkpoint documents as connectors write and read them: of a single instance, with the lease
-//! beside it, and of shards.
+//! Checkpoint documents of connectors: of a single instance, with its lease, and of shards.
 
 use std::collections::BTreeMap;
 
@@ -8,32 +7,32 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tenure_core::{Code, StoreError};
 
-/// A cursor with the lease under which it is written.
+/// Cursor and the lease under which it is written.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct WithLease {
-    /// The cursor, byte for byte.
+    /// The cursor, unchanged.
     pub checkpoint: Box<RawValue>,
-    /// Holder of the duty; `null` when there is none.
+    /// Lease of the duty's holder, if there is one.
     pub lease: Option<Lease>,
 }
 
-/// A lease as it is shown: never read back to decide anything, because its times are wall clocks.
+/// Lease for display. No decision depends on it, because its times are wall clocks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
     /// The holder.
     pub holder_instance_id: String,
-    /// When it was granted, if that is still known.
+    /// Time of the grant, if that is still known.
     pub acquired_at: Option<String>,
-    /// When it ends unless it is kept alive.
+    /// Time at which it expires unless it is renewed.
     pub expires_at: String,
 }
 
-/// The cursors of all shards of a group.
+/// Cursors of all shards of a group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Shards {
     /// Metadata of all shards.
     pub global_metadata: GlobalMetadata,
-    /// Each by its id, `0` to `total_shards - 1`.
+    /// By id, `0` to `total_shards - 1`.
     pub shards: BTreeMap<String, Shard>,
 }
 
@@ -42,16 +41,16 @@ pub struct Shards {
 pub struct GlobalMetadata {
     /// Number of shards.
     pub total_shards: u64,
-    /// When one of them changed hands last, if that is still known.
+    /// Time at which a shard last changed its holder, if that is still known.
     pub last_rebalance_at: Option<String>,
 }
 
-/// The cursor of one shard.
+/// Cursor of one shard.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Shard {
-    /// Cursor: a number, or digits as some sources write them.
+    /// A number, or a string of digits.
     pub offset: Value,
-    /// When it was written.
+    /// Time of its last write.
     pub last_updated_at: Option<String>,
     /// Holder.
     pub holder_instance_id: Option<String>,
@@ -62,7 +61,7 @@ fn bad(what: &str) -> StoreError {
 }
 
 impl WithLease {
-    /// Puts a cursor and its lease together. The cursor must be JSON.
+    /// Combines a cursor, which must be JSON, with its lease.
     pub fn new(cursor: &[u8], lease: Option<Lease>) -> Result<Self, StoreError> {
         let text = std::str::from_utf8(cursor).ok().map(str::to_owned);
         let checkpoint = text.and_then(|text| RawValue::from_string(text).ok());
@@ -70,7 +69,7 @@ impl WithLease {
         Ok(Self { checkpoint, lease })
     }
 
-    /// Reads such a document.
+    /// Reads a document.
     pub fn parse(document: &[u8]) -> Result<Self, StoreError> {
         let why = "not {\"checkpoint\": ..., \"lease\": ...}";
         serde_json::from_slice(document).map_err(|_| bad(why))
@@ -78,8 +77,8 @@ impl WithLease {
 }
 
 impl Shards {
-    /// Reads such a document, and checks that no shard is missing: a layout with another number of
-    /// shards means other events for each.
+    /// Reads a document and checks that no shard is missing: with another number of shards, each
+    /// has other events.
     pub fn parse(document: &[u8]) -> Result<Self, StoreError> {
         let why = "not {\"global_metadata\": ..., \"shards\": ...}";
         let shards: Self = serde_json::from_slice(document).map_err(|_| bad(why))?;
@@ -100,7 +99,7 @@ impl Shards {
     }
 }
 
-/// Names under which sources keep how far they came.
+/// Members with the position of a cursor.
 const CURSORS: [&str; 3] = ["last_update_id", "history_id", "offset"];
 
 fn number(value: &Value) -> Option<i128> {
@@ -111,32 +110,33 @@ fn number(value: &Value) -> Option<i128> {
     }
 }
 
-/// Position of a cursor: the number under `last_update_id`, `history_id` or `offset`, as it is
-/// written; `None` when there is none, or more than one, because then nobody knows which.
+/// Returns the position of a cursor: the number under `last_update_id`, `history_id` or `offset`,
+/// as it is written; `None` if there is not exactly one.
 pub fn offset(cursor: &[u8]) -> Option<Value> {
-    let value: Value = serde_json::from_slice(cursor).ok()?;
-    let mut found = CURSORS.iter().filter_map(|name| value.get(name));
-    let offset = found.next().filter(|value| number(value).is_some())?.clone();
-    found.next().is_none().then_some(offset)
+    named_offset(cursor).map(|(_, offset)| offset)
 }
 
-/// When a cursor says that it was written.
+fn named_offset(cursor: &[u8]) -> Option<(&'static str, Value)> {
+    let value: Value = serde_json::from_slice(cursor).ok()?;
+    let mut found = CURSORS.iter().filter_map(|name| Some((*name, value.get(name)?)));
+    let (name, offset) = found.next().filter(|(_, value)| number(value).is_some())?;
+    found.next().is_none().then(|| (name, offset.clone()))
+}
+
+/// Returns the time at which a cursor was written, if it has one.
 pub fn last_updated_at(cursor: &[u8]) -> Option<String> {
     let value: Value = serde_json::from_slice(cursor).ok()?;
     Some(value.get("last_updated_at")?.as_str()?.to_owned())
 }
 
-/// The cursor that came least far: what one reader of the whole stream may go on from without
-/// missing what the slowest shard has not done. All must be cursors of the same kind.
+/// Returns the index of the cursor with the least position: one reader of the whole stream may
+/// resume there without missing events of the slowest shard. All must be of the same kind.
 pub fn least(cursors: &[Vec<u8>]) -> Result<usize, StoreError> {
     let mut least: Option<(usize, i128)> = None;
     let mut kind = None;
     for (n, cursor) in cursors.iter().enumerate() {
-        let offset = offset(cursor).as_ref().and_then(number);
-        let name = CURSORS.iter().find(|name| {
-            serde_json::from_slice::<Value>(cursor).is_ok_and(|value| value.get(name).is_some())
-        });
-        let Some(offset) = offset else {
+        let named = named_offset(cursor);
+        let Some((name, offset)) = named.and_then(|(name, it)| Some((name, number(&it)?))) else {
             let names = CURSORS.join(", ");
             return Err(bad(&format!("cursor {} has not exactly one number of {names}", n + 1)));
         };

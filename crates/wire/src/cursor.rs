@@ -1,18 +1,19 @@
-//! The cursor file: a checkpoint that a plain reader of JSON can still read.
+//! Cursor file: a checkpoint that any JSON reader can read.
 //!
-//! The payload stands in the file as it is. When it is a JSON object, one more member is put in
-//! just before its closing brace, and cutting it out gives back every byte:
+//! The file has the payload unchanged. If that is a JSON object, one more member is inserted before
+//! its closing brace, and removing it restores every byte:
 //!
 //! ```text
 //! {"last_update_id": 12345,"_tenure":{"duty":"file/cursor","epoch":3,"version":7,...}}
 //! ```
 //!
-//! A reader that does not know `_tenure` finds its own keys where they were. A file without the
-//! member is what such a reader has written. A payload that is no JSON object, or that has a
-//! `_tenure` of its own, stands inside the member instead, as `payload_base64`.
+//! Other readers find their own keys, and write files without the member. A payload that is not a
+//! JSON object, or has its own `_tenure`, is inside the member instead, as `payload_base64`.
 //!
-//! The member ends in a SHA-256 over itself and the payload. It is no signature: it tells a torn or
-//! edited file from a whole one, and the fields of a [`Seal`] are what nobody can forge.
+//! The member ends in a SHA-256 of itself and the payload. It detects torn and edited files; the
+//! fields of a [`Seal`] protect against forgery.
+
+use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -24,23 +25,23 @@ use tenure_core::{Document, DutyKey, Epoch, InstanceId, Seal, Version};
 
 use crate::object::Members;
 
-/// The member that is ours.
+/// Name of the member.
 pub const MEMBER: &str = "_tenure";
 
-/// No cursor file is larger: the largest document, its seal, both in base64, and the marks.
+/// Maximum size of a cursor file: the largest document and its seal in base64, and the marks.
 pub const MAX_CURSOR_FILE_BYTES: usize =
     (Document::MAX_DOCUMENT_BYTES + Seal::MAX_SEAL_BYTES) * 4 / 3 + 16 * 1024;
 
 /// Content of a cursor file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CursorFile {
-    /// A checkpoint that Tenure wrote, and of which duty.
+    /// A checkpoint that Tenure wrote, and its duty.
     Ours(DutyKey, Checkpoint),
-    /// A JSON object that somebody wrote who does not know Tenure.
+    /// A JSON object that another program wrote.
     Plain(Document),
 }
 
-/// Why a file is not a cursor file.
+/// Reason why a file is not a cursor file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidCursorFile(pub String);
 
@@ -48,7 +49,7 @@ fn broken(why: impl Into<String>) -> InvalidCursorFile {
     InvalidCursorFile(why.into())
 }
 
-/// The marks as they are written; `sha256` comes after them.
+/// Content of the member; `sha256` is written last.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Marks {
@@ -76,33 +77,25 @@ struct Marks {
 }
 
 impl Marks {
-    fn field(&mut self, name: &str) -> Option<&mut Option<String>> {
-        Some(match name {
-            "key" => &mut self.key,
-            "mac" => &mut self.mac,
-            "prev" => &mut self.prev,
-            "moved" => &mut self.moved,
-            "moving" => &mut self.moving,
-            "from" => &mut self.from,
-            _ => return None,
-        })
+    /// Fields of the seal.
+    fn seal_fields(&mut self) -> [(&'static str, &mut Option<String>); 6] {
+        [
+            ("key", &mut self.key),
+            ("mac", &mut self.mac),
+            ("prev", &mut self.prev),
+            ("moved", &mut self.moved),
+            ("moving", &mut self.moving),
+            ("from", &mut self.from),
+        ]
     }
 
-    fn seal(&self) -> Option<Seal> {
-        let fields = [
-            ("key", &self.key),
-            ("mac", &self.mac),
-            ("prev", &self.prev),
-            ("moved", &self.moved),
-            ("moving", &self.moving),
-            ("from", &self.from),
-        ];
-        let there = fields.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?)));
-        Seal::from_fields(there)
+    fn seal(&mut self) -> Option<Seal> {
+        let fields = self.seal_fields().map(|(name, value)| Some((name, value.as_deref()?)));
+        Seal::from_fields(fields.into_iter().flatten())
     }
 }
 
-/// The checksum over the marks, without it, and the payload.
+/// Returns the checksum of the marks before it, and of the payload.
 fn checksum(marks: &str, payload: &[u8]) -> String {
     let mut hash = Sha256::new();
     hash.update((marks.len() as u64).to_le_bytes());
@@ -111,7 +104,7 @@ fn checksum(marks: &str, payload: &[u8]) -> String {
     crate::folder::hex(&hash.finalize())
 }
 
-/// A cursor file with this checkpoint.
+/// Returns a cursor file with this checkpoint.
 pub fn write(duty: &DutyKey, checkpoint: &Checkpoint) -> Vec<u8> {
     let (seal, payload) = taken_apart(&checkpoint.document);
     let mut marks = Marks {
@@ -122,10 +115,9 @@ pub fn write(duty: &DutyKey, checkpoint: &Checkpoint) -> Vec<u8> {
         unix_ms: checkpoint.unix_ms,
         ..Marks::default()
     };
-    for (name, value) in seal.fields() {
-        if let Some(field) = marks.field(name) {
-            *field = Some(value);
-        }
+    let mut values: BTreeMap<_, _> = seal.fields().into_iter().collect();
+    for (name, field) in marks.seal_fields() {
+        *field = values.remove(name);
     }
     let place = place_for_member(payload);
     if place.is_none() {
@@ -145,18 +137,15 @@ pub fn write(duty: &DutyKey, checkpoint: &Checkpoint) -> Vec<u8> {
     }
 }
 
-/// The seal and the payload. What only looks like a seal, or is an empty one, is payload: joining
-/// would not give it back.
+/// Splits a document into seal and payload. An invalid or empty seal is part of the payload:
+/// joining would not restore it.
 fn taken_apart(document: &Document) -> (Seal, &[u8]) {
-    let whole = (Seal::default(), document.as_bytes());
-    match Seal::split(document) {
-        Ok((seal, payload)) if seal != Seal::default() => (seal, payload),
-        _ => whole,
-    }
+    let split = Seal::split(document).ok().filter(|(seal, _)| *seal != Seal::default());
+    split.unwrap_or_else(|| (Seal::default(), document.as_bytes()))
 }
 
-/// Position of the member in a payload: after the last value of a JSON object that has no such
-/// member yet, and whether a comma comes first.
+/// Returns the position of the member in a payload, after the last value of a JSON object without
+/// such a member, and whether it needs a comma.
 fn place_for_member(payload: &[u8]) -> Option<(usize, bool)> {
     let text = std::str::from_utf8(payload).ok()?;
     let members = serde_json::from_str::<Members<'_>>(text).ok()?.0;
@@ -178,25 +167,21 @@ pub fn read(bytes: &[u8]) -> Result<CursorFile, InvalidCursorFile> {
             true => broken("ends in the middle"),
             false => broken("is not a JSON object"),
         })?;
+    let are_marks = |raw: &RawValue| {
+        serde_json::from_str::<Marks>(raw.get()).is_ok_and(|marks| marks.sha256.is_some())
+    };
     let mut ours = members.0.iter().filter(|(name, _)| name == MEMBER);
     match (ours.next(), ours.next()) {
-        // One damaged letter in the name must not make our file a plain one.
+        // A damaged name must not make it a plain file.
         (None, _) if members.0.iter().any(|(_, raw)| are_marks(raw)) => Err(edited()),
-        (None, _) => plain(bytes),
+        // A JSON object never looks like a seal.
+        (None, _) => match Document::new(bytes) {
+            Ok(document) => Ok(CursorFile::Plain(document)),
+            Err(error) => Err(broken(error.problem().detail.clone())),
+        },
         (Some((_, raw)), None) => marked(text, raw.get()),
         _ => Err(broken(format!("has {MEMBER} twice"))),
     }
-}
-
-/// Without our member: the whole file is the payload. One that could be taken for a seal later is
-/// no JSON object, so it does not come here.
-fn plain(bytes: &[u8]) -> Result<CursorFile, InvalidCursorFile> {
-    let document = Document::new(bytes).map_err(|error| broken(error.problem().detail.clone()))?;
-    Ok(CursorFile::Plain(document))
-}
-
-fn are_marks(raw: &RawValue) -> bool {
-    serde_json::from_str::<Marks>(raw.get()).is_ok_and(|marks| marks.sha256.is_some())
 }
 
 fn edited() -> InvalidCursorFile {
@@ -206,11 +191,11 @@ fn edited() -> InvalidCursorFile {
 }
 
 fn marked(text: &str, raw: &str) -> Result<CursorFile, InvalidCursorFile> {
-    // A raw value is a piece of the text, so its place is known by its address.
+    // A raw value is a slice of the text, so its address gives its position.
     let start = raw.as_ptr().addr() - text.as_ptr().addr();
     let (before, after) = (&text[..start], &text[start + raw.len()..]);
     let before = before.strip_suffix(&format!("\"{MEMBER}\":")).ok_or_else(edited)?;
-    let marks: Marks = serde_json::from_str(raw).map_err(|_| edited())?;
+    let mut marks: Marks = serde_json::from_str(raw).map_err(|_| edited())?;
     let sum = marks.sha256.as_deref().ok_or_else(edited)?;
     let open = raw.strip_suffix(&format!(",\"sha256\":\"{sum}\"}}")).ok_or_else(edited)?;
     let payload = match &marks.payload_base64 {
@@ -220,7 +205,7 @@ fn marked(text: &str, raw: &str) -> Result<CursorFile, InvalidCursorFile> {
         }
         None => {
             let payload = format!("{}{after}", before.strip_suffix(',').unwrap_or(before));
-            // What is put in is what is cut out, at the same place.
+            // The member must be where it would be inserted.
             let place = place_for_member(payload.as_bytes()).ok_or_else(edited)?;
             let same = place == (before.trim_end_matches(',').len(), before.ends_with(','));
             if !same || checksum(open, payload.as_bytes()) != sum {
@@ -229,10 +214,10 @@ fn marked(text: &str, raw: &str) -> Result<CursorFile, InvalidCursorFile> {
             payload.into_bytes()
         }
     };
-    checkpoint(&marks, payload).ok_or_else(edited)
+    checkpoint(&mut marks, payload).ok_or_else(edited)
 }
 
-fn checkpoint(marks: &Marks, payload: Vec<u8>) -> Option<CursorFile> {
+fn checkpoint(marks: &mut Marks, payload: Vec<u8>) -> Option<CursorFile> {
     let seal = marks.seal()?;
     let document = match seal == Seal::default() {
         true => Document::from_store(payload),

@@ -1,34 +1,32 @@
-//! Prometheus' text form, version 0.0.4.
+//! Prometheus text format, version 0.0.4.
 //!
-//! Written here and by no library, because series must go with what they tell of: `metrics` and its
-//! exporter remove none by name, and `prometheus-client` writes OpenMetrics, where a counter's type
-//! line lacks `_total` and an older scraper sees no type. What is written is drawn from counters at
-//! each request, so there is no registry that could keep what is gone.
+//! It is written without a library, because a series must end with its subject: `metrics` removes
+//! none by name, and `prometheus-client` writes OpenMetrics, where older scrapers see no type of a
+//! counter. Values are read at each request, without a registry.
 
 use std::fmt::{Display, Write};
 
 /// Content type of the text.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The upper bounds of buckets for durations, in seconds. Half a second, from which on a store is
-/// too slow, is one of them.
+/// Upper bounds of buckets for durations, in seconds. A store is too slow above half a second.
 pub const DURATIONS: [f64; 13] =
     [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
-/// A histogram as it is written.
+/// Values of a histogram.
 #[derive(Clone, Copy, Debug)]
 pub struct Histogram<'a> {
-    /// The upper bounds of the buckets.
+    /// Upper bounds of the buckets.
     pub bounds: &'a [f64],
-    /// For each bound, how many were above the one before and not above it.
+    /// Observations per bucket.
     pub buckets: &'a [u64],
     /// Number of observations.
     pub count: u64,
-    /// All of them together.
+    /// Sum of observations.
     pub sum: f64,
 }
 
-/// Metrics, while they are written.
+/// Writer for metrics.
 #[derive(Debug, Default)]
 pub struct MetricsText(String);
 
@@ -44,7 +42,7 @@ impl MetricsText {
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
-    /// One series and its value.
+    /// Writes one series and its value.
     pub fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
         self.0.push_str(name);
         for (n, (label, text)) in labels.iter().enumerate() {
@@ -62,7 +60,7 @@ impl MetricsText {
         let _ = writeln!(self.0, "{} {value}", if labels.is_empty() { "" } else { "}" });
     }
 
-    /// The series of a histogram.
+    /// Writes the series of a histogram.
     pub fn histogram(&mut self, name: &str, labels: &[(&str, &str)], told: Histogram<'_>) {
         let bucket = format!("{name}_bucket");
         let mut up_to = 0;

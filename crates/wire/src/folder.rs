@@ -1,7 +1,7 @@
-//! The files beside a cursor file: what a single instance must remember that is no cursor.
+//! Files beside a cursor file: the other durable state of a single instance.
 //!
-//! Each is one JSON object `{"sha256":"...","body":{...}}`, so that a torn one is told from a whole
-//! one. Audit entries are lines of their own.
+//! Each is one JSON object `{"sha256":"...","body":{...}}`, so that a torn file is detected. Audit
+//! entries are lines of JSON.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,19 +12,19 @@ use sha2::{Digest, Sha256};
 
 use crate::cursor::InvalidCursorFile;
 
-/// The newest format that is known here.
+/// Newest known format.
 pub const FORMAT: u64 = 1;
 
-/// The store as a whole.
+/// State of the store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoreFile {
-    /// Which version of these files.
+    /// Format of these files.
     pub format: u64,
-    /// The duty whose checkpoint is the cursor file itself, `group/id`.
+    /// Duty whose checkpoint is the cursor file itself, `group/id`.
     pub duty: String,
-    /// Names the store.
+    /// Id of the store.
     pub incarnation: String,
-    /// No epoch up to this one is granted in any group.
+    /// Epochs up to this one are granted in no group.
     pub floor: u64,
     /// Readable checkpoints per duty.
     pub history_slots: u64,
@@ -32,18 +32,18 @@ pub struct StoreFile {
     pub audit_kept: u64,
 }
 
-/// Durable state of a group. Sessions are not part of it: they end with the process.
+/// Durable state of a group. Sessions end with the process and are not part of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupFile {
     /// Its name, unescaped.
     pub group: String,
-    /// The newest epoch of the duties that were forgotten.
+    /// Newest epoch of forgotten duties.
     pub floor: u64,
     /// The last grant of each duty.
     pub duties: Vec<Grant>,
-    /// The newest version seen of each duty's checkpoint.
+    /// Newest known version of each duty's checkpoint.
     pub versions: Vec<(String, u64)>,
-    /// Nonces of sessions that were opened, and when.
+    /// Nonces of opened sessions, with their times.
     pub spent: Vec<(String, u64)>,
     /// Instances that were evicted.
     pub evicted: Vec<String>,
@@ -51,11 +51,11 @@ pub struct GroupFile {
     pub document_version: u64,
     /// The group's document.
     pub document_base64: String,
-    /// Duties that were forgotten; their files may still have to be removed.
+    /// Forgotten duties, whose files may still exist.
     pub forgotten: Vec<String>,
-    /// Duties whose cursor file was put aside, and under which name.
+    /// Duties whose cursor file was put aside, with its new name.
     pub aside: Vec<(String, String)>,
-    /// The number of the newest audit entry.
+    /// Number of the newest audit entry.
     pub last_seq: u64,
     /// The newest audit entries, until they are in the audit file.
     pub audit: Vec<AuditLine>,
@@ -68,32 +68,32 @@ pub struct Grant {
     pub id: String,
     /// The epoch.
     pub epoch: u64,
-    /// To whom.
+    /// The instance.
     pub instance: String,
-    /// To which session.
+    /// The session.
     pub nonce: String,
-    /// Whether it was not given back.
+    /// Whether it was not released.
     pub held: bool,
 }
 
 /// One audit entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditLine {
-    /// Grows with every entry of the group.
+    /// Number of the entry in its group.
     pub seq: u64,
-    /// The wall clock, for people.
+    /// Wall clock, for display.
     pub unix_ms: u64,
     /// Kind of event.
     pub kind: String,
-    /// To whom.
+    /// The instance.
     pub instance: String,
-    /// To which duty of the group, unescaped.
+    /// The duty, unescaped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duty: Option<String>,
-    /// Under which epoch.
+    /// The epoch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u64>,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
@@ -104,34 +104,34 @@ struct Envelope<'a> {
     body: &'a RawValue,
 }
 
-/// Lower-case hexadecimal digits.
+/// Returns bytes as lower-case hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The SHA-256 of a text, in hexadecimal digits.
+/// Returns the SHA-256 of a text in hexadecimal digits.
 pub fn sha256(text: &str) -> String {
     hex(&Sha256::digest(text))
 }
 
-/// Bytes as text.
+/// Encodes bytes as base64.
 pub fn to_base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-/// Bytes back from text.
+/// Decodes base64.
 pub fn from_base64(text: &str) -> Result<Vec<u8>, InvalidCursorFile> {
     STANDARD.decode(text).map_err(|_| InvalidCursorFile("is not base64".to_owned()))
 }
 
-/// The file with this body.
+/// Returns a file with this body.
 pub fn write(body: &impl Serialize) -> Vec<u8> {
     // Strings, numbers and lists of them always have a JSON form.
     let body = serde_json::to_string(body).unwrap_or_default();
     format!("{{\"sha256\":\"{}\",\"body\":{body}}}\n", sha256(&body)).into_bytes()
 }
 
-/// Reads the body back.
+/// Reads the body of a file.
 pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, InvalidCursorFile> {
     let torn = || InvalidCursorFile("was edited or torn: its checksum is wrong".to_owned());
     let envelope: Envelope<'_> = serde_json::from_slice(bytes).map_err(|_| torn())?;
@@ -143,7 +143,7 @@ pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, InvalidCursorFile> {
         .map_err(|error| InvalidCursorFile(format!("has another form: {error}")))
 }
 
-/// Audit entries as lines.
+/// Returns audit entries as lines.
 pub fn write_lines<'a>(entries: impl IntoIterator<Item = &'a AuditLine>) -> Vec<u8> {
     let mut lines = Vec::new();
     for entry in entries {
@@ -154,14 +154,13 @@ pub fn write_lines<'a>(entries: impl IntoIterator<Item = &'a AuditLine>) -> Vec<
     lines
 }
 
-/// Reads lines back, and says how many bytes of whole lines there are: what follows them was torn
-/// in the middle of writing.
+/// Reads audit entries, and returns the length of their lines: a torn write may follow them.
 pub fn read_lines(bytes: &[u8]) -> (Vec<AuditLine>, usize) {
     let (mut entries, mut at) = (Vec::new(), 0);
     while let Some(len) = bytes[at..].iter().position(|byte| *byte == b'\n') {
         match serde_json::from_slice(&bytes[at..at + len]) {
             Ok(entry) => entries.push(entry),
-            // Pages of one write can reach the disk in any order: what is torn ends the file.
+            // Pages of one write can reach the disk in any order: a torn line ends the file.
             Err(_) => break,
         }
         at += len + 1;

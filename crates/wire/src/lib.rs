@@ -1,4 +1,4 @@
-//! The JSON that crosses processes, and nothing else knows its shapes; and the text of metrics.
+//! JSON formats that cross processes, and the text format of metrics.
 
 pub mod bucket;
 pub mod checkpoint;

@@ -1,21 +1,22 @@
-//! A JSON object as somebody wrote it: what is not changed stays as it is, byte for byte.
+//! JSON objects that are edited as text: members that are not set keep their bytes.
 //!
 //! Why: docs/decisions/0043-config-and-state-are-edited-as-text.md
 
-use std::fmt;
+use std::fmt::{self, Write};
 use std::ops::Range;
 
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 use serde_json::error::Category;
 use serde_json::value::RawValue;
 
-/// Why a text is no JSON object.
+/// Reason why a text is not a JSON object.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidObject(String);
 
-/// The members of a JSON object, in their order, each value as it stands in the text.
+/// Members of a JSON object in their order, with each value as it is written.
 pub(crate) struct Members<'a>(pub(crate) Vec<(String, &'a RawValue)>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
@@ -40,7 +41,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
     }
 }
 
-/// A JSON object in its own words. It may hold secrets, so `Debug` does not print it.
+/// JSON object as text. It may hold secrets, so `Debug` does not print it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Object {
     text: String,
@@ -80,23 +81,22 @@ impl Object {
         }
     }
 
-    /// The text, as it was but for what was set.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
     fn members(&self) -> Vec<(String, &RawValue)> {
-        // It was read before, and what is set is a value.
+        // The text was read before, and only values are set.
         serde_json::from_str::<Members<'_>>(&self.text).map_or_else(|_| Vec::new(), |all| all.0)
     }
 
-    /// The value of a member; the last one, if there are several, as most readers take it.
+    /// Returns the value of a member; the last one of several, as most readers do.
     pub fn get(&self, name: &str) -> Option<&RawValue> {
         self.members().into_iter().rfind(|(found, _)| found == name).map(|(_, value)| value)
     }
 
-    /// Gives a member a value, which is JSON: in its place, or behind all others and written as
-    /// they are.
+    /// Sets a member to a JSON value: in its place, or after all others and spaced like them.
     pub(crate) fn set(&mut self, name: &str, value: &str) {
         let members = self.members();
         let mut text = String::with_capacity(self.text.len() + name.len() + value.len() + 16);
@@ -108,16 +108,11 @@ impl Object {
             copied = at.end;
         }
         if copied == 0 {
-            let Spacing { end, before_name, before_value } = self.spacing(&members);
+            let (end, before_name, before_value) = self.spacing(&members);
+            let (comma, name) = (if members.is_empty() { "" } else { "," }, Value::from(name));
             text.push_str(&self.text[..end]);
-            if !members.is_empty() {
-                text.push(',');
-            }
-            text.push_str(before_name);
-            text.push_str(&serde_json::Value::from(name).to_string());
-            text.push(':');
-            text.push_str(before_value);
-            text.push_str(value);
+            // Writing to a String never fails.
+            let _ = write!(text, "{comma}{before_name}{name}:{before_value}{value}");
             copied = end;
         }
         text.push_str(&self.text[copied..]);
@@ -130,12 +125,10 @@ impl Object {
         start..start + value.get().len()
     }
 
-    /// Position of a new member, and the spacing of the last one.
-    fn spacing(&self, members: &[(String, &RawValue)]) -> Spacing<'_> {
+    /// Returns the position of a new member, and the spacing before name and value of the last one.
+    fn spacing(&self, members: &[(String, &RawValue)]) -> (usize, &str, &str) {
         let start = self.text.find('{').map_or(0, |brace| brace + 1);
-        let Some((_, last)) = members.last() else {
-            return Spacing { end: start, before_name: "", before_value: "" };
-        };
+        let Some((_, last)) = members.last() else { return (start, "", "") };
         let before = members.len().checked_sub(2).and_then(|index| members.get(index));
         let before = before.map_or(start, |(_, value)| self.place(value).end);
         let Range { start, end } = self.place(last);
@@ -146,27 +139,18 @@ impl Object {
         };
         let before_value = gap.rsplit_once(':').map_or("", |(_, blank)| blank);
         let before_name = match named.len() - named.trim_start().len() {
-            // Whoever sets a blank after a colon does so after a comma.
+            // A blank after a colon goes with one after a comma.
             0 if members.len() == 1 => before_value,
             blank => &named[..blank],
         };
-        Spacing { end, before_name, before_value }
+        (end, before_name, before_value)
     }
-}
-
-/// Spacing of members.
-struct Spacing<'a> {
-    /// End of the last value.
-    end: usize,
-    before_name: &'a str,
-    before_value: &'a str,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use serde_json::Value;
 
     fn set(text: &str, name: &str, value: &str) -> String {
         let mut object = Object::read(text).unwrap();

@@ -25,14 +25,9 @@ pub(crate) const EXCEPTIONS: &[Exception] = &[
         reason: "the time in an instance id is for people",
     },
     Exception {
-        path: "crates/store/src/file/live.rs",
+        path: "crates/store/src/clock.rs",
         subject: "SystemTime::now",
         reason: "the times of checkpoints and audit entries are for people",
-    },
-    Exception {
-        path: "crates/store/src/etcd/key.rs",
-        subject: "SystemTime::now",
-        reason: "etcd has no clock that can be asked; the time in a record is for people",
     },
     Exception {
         path: "crates/store/src/conformance/",

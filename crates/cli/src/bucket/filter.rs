@@ -4,11 +4,11 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use tenure_core::bucket::{Active, Partition, Total};
-use tenure_core::{Code, StoreError};
 use tenure_operate::bucket::{EntityLines, each, entity, read_run_config};
 
-use super::{BucketTask, number, total};
+use super::{number, total};
 use crate::args::path;
 use crate::env;
 use crate::failure::Failure;
@@ -37,22 +37,20 @@ fn id(text: &str) -> Result<u64, String> {
     number(text).ok_or_else(|| "bucket_id is a whole number from 1 to the total".to_owned())
 }
 
-pub(super) fn task(args: &BucketFilterArgs) -> Result<BucketTask, Failure> {
+pub(super) fn run(args: &BucketFilterArgs) -> Result<ExitCode, Failure> {
     let active = match (&args.config, args.id, args.total) {
         (Some(config), id, total) => {
-            let said = read_run_config(&path(config)?)?;
-            let differs = id.is_some_and(|id| id != u64::from(said.id))
-                || total.is_some_and(|total| total != said.total);
+            let set = read_run_config(&path(config)?)?;
+            let differs = id.is_some_and(|id| id != u64::from(set.id))
+                || total.is_some_and(|total| total != set.total);
             if differs {
-                let (id, total) = (said.id, said.total);
+                let ([id, total], set) = (env::BUCKET, (set.id, set.total));
                 return Err(Failure::Usage(format!(
-                    "--config says bucket {id} of {total}, and --id or --total ({}, {}) say \
-                     something else",
-                    env::BUCKET_ID,
-                    env::BUCKET_TOTAL,
+                    "--config sets bucket {} of {}; --id or --total ({id}, {total}) differs",
+                    set.0, set.1
                 )));
             }
-            said.active(&args.key)
+            set.active(&args.key)
         }
         (None, id, total) => {
             // clap lets none of them be missing.
@@ -60,12 +58,9 @@ pub(super) fn task(args: &BucketFilterArgs) -> Result<BucketTask, Failure> {
             Partition::new(&args.key, total).active(id)
         }
     };
-    let active = active.map_err(|invalid| Failure::Usage(format!("--id: {}", invalid.told())))?;
-    Ok(BucketTask::Filter { active })
-}
-
-pub(super) fn run(active: &Active) -> Result<ExitCode, Failure> {
-    filter(active, io::stdin().lock(), io::stdout().lock())?;
+    let active =
+        active.map_err(|invalid| Failure::Usage(format!("--id: {}", invalid.details())))?;
+    filter(&active, io::stdin().lock(), io::stdout().lock())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -75,7 +70,7 @@ fn filter(active: &Active, input: impl Read, mut output: impl Write) -> Result<(
     loop {
         let block = lines.block().map_err(|error| {
             let kept = "the lines before it were written, as far as they are in the bucket";
-            Failure::Kept { error, kept }
+            Failure::from(error).keeping(kept)
         })?;
         let Some(block) = block else { return Ok(()) };
         selected.clear();
@@ -84,16 +79,12 @@ fn filter(active: &Active, input: impl Read, mut output: impl Write) -> Result<(
         }
         // Flush: nothing is held back while waiting for more input.
         match output.write_all(&selected).and_then(|()| output.flush()) {
-            Ok(()) => {}
             // The reader has seen enough, as in `| head`.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
-            Err(error) => return Err(unwritten(&error)),
+            written => written.context("cannot write to standard output").map_err(|error| {
+                let kept = "a part of the lines was written; the last one may be cut off";
+                Failure::from(error).keeping(kept)
+            })?,
         }
     }
-}
-
-fn unwritten(error: &io::Error) -> Failure {
-    let detail = format!("cannot write to standard output: {error}");
-    let error = StoreError::refused(Code::Machine, detail);
-    Failure::Kept { error, kept: "a part of the lines was written; the last one may be cut off" }
 }

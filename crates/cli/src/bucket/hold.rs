@@ -86,12 +86,13 @@ impl RotationWork {
 }
 
 fn refused(failure: Failure) -> RunOutcome {
-    RunOutcome::Refused(match failure {
-        Failure::Store(error) => error.into(),
-        Failure::Kept { error, kept } => SuperviseError::Kept { error, kept },
-        Failure::Machine(error) => StoreError::refused(Code::Machine, format!("{error:#}")).into(),
-        // A step fails in no other way.
-        _ => StoreError::refused(Code::Machine, "the rotation failed").into(),
+    // A step fails in no other way.
+    let Failure::Error(report) = failure else {
+        return RunOutcome::Refused(StoreError::refused(Code::Machine, "rotation failed").into());
+    };
+    RunOutcome::Refused(match (report.error, report.kept) {
+        (error, Some(kept)) => SuperviseError::Kept { error, kept },
+        (error, None) => error.into(),
     })
 }
 
@@ -106,11 +107,11 @@ fn variables(step: &RotationStep, folder: &Path) -> anyhow::Result<Vec<(String, 
         written.with_context(|| format!("cannot write {}", path.display()))?;
         Ok(path.into())
     };
-    let state = step.state().cloned().unwrap_or_default();
+    let state = step.state.clone().unwrap_or_default();
     Ok([
         (env::BUCKET_ID, step.id.to_string().into()),
         (env::BUCKET_TOTAL, step.total.to_string().into()),
-        (env::BUCKET_CONFIG, write("config.json", step.config().as_str())?),
+        (env::BUCKET_CONFIG, write("config.json", step.config.as_str())?),
         (env::BUCKET_STATE, write("state.json", state.as_str())?),
     ]
     .map(|(name, value)| (name.to_owned(), value))

@@ -7,15 +7,14 @@ mod plan;
 
 use std::process::ExitCode;
 
-use anyhow::Context;
 use clap::Subcommand;
 use serde_json::json;
-use tenure_core::bucket::{Active, Partition, Total};
+use tenure_core::bucket::{Partition, Total};
 use tenure_wire::bucket::SCHEMA;
 
 use crate::args::Global;
 use crate::failure::Failure;
-use crate::output::{document, to_stdout};
+use crate::output::to_stdout;
 
 const KEY_NOTE: &str = "\
 A KEY that equals a subcommand comes after --: tenure bucket -- next DATA 12";
@@ -53,54 +52,25 @@ pub(crate) enum BucketCommand {
     Schema,
 }
 
-/// A command with checked arguments.
-#[derive(Debug)]
-pub(crate) enum BucketTask {
-    Of { partition: Partition, data: String },
-    Next(next::NextTask),
-    Plan(plan::CountTask),
-    Filter { active: Active },
-    Schema,
-}
-
-impl BucketTask {
-    pub(crate) fn new(args: &BucketArgs, global: &Global) -> Result<Self, Failure> {
-        Ok(match &args.command {
-            Some(BucketCommand::Next(args)) => Self::Next(next::NextTask::new(args, global)?),
-            Some(BucketCommand::Plan(args)) => plan::task(args)?,
-            Some(BucketCommand::Filter(args)) => filter::task(args)?,
-            Some(BucketCommand::Schema) => Self::Schema,
-            None => {
-                // clap lets none of them be missing.
-                let key = args.key.as_deref().unwrap_or_default();
-                let partition = Partition::new(key, args.total.unwrap_or(Total::ONE));
-                Self::Of { partition, data: args.data.clone().unwrap_or_default() }
-            }
-        })
-    }
-}
-
-pub(crate) fn run(task: BucketTask, json: bool) -> Result<ExitCode, Failure> {
-    let text = match task {
-        BucketTask::Next(task) => return next::run(task),
-        BucketTask::Filter { active } => return filter::run(&active),
-        BucketTask::Plan(task) => plan::run(&task, json)?,
-        BucketTask::Schema => SCHEMA.to_owned(),
-        BucketTask::Of { partition, data } => of(&partition, &data, json),
+pub(crate) fn run(args: &BucketArgs, global: &Global) -> Result<ExitCode, Failure> {
+    let text = match &args.command {
+        Some(BucketCommand::Next(args)) => return next::run(args, global),
+        Some(BucketCommand::Filter(args)) => return filter::run(args),
+        Some(BucketCommand::Plan(args)) => plan::run(args, global)?,
+        Some(BucketCommand::Schema) => SCHEMA.to_owned(),
+        None => {
+            // clap lets none of them be missing.
+            let (key, data) = (args.key.as_deref(), args.data.as_deref().unwrap_or_default());
+            let total = args.total.unwrap_or(Total::ONE);
+            let partition = Partition::new(key.unwrap_or_default(), total);
+            let (bucket, hash) = (partition.bucket(data), partition.hash(data));
+            let hash = format!("{hash:08x}");
+            let value = json!({ "bucket": bucket, "total": total.get(), "hash": hash });
+            global.show(&value, || format!("{bucket}\n"))
+        }
     };
-    to_stdout(&text).context("cannot write to standard output")?;
+    to_stdout(text)?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn of(partition: &Partition, data: &str, json: bool) -> String {
-    let (hash, total) = (partition.hash(data), partition.total().get());
-    let bucket = partition.bucket(data);
-    match json {
-        true => document(&json!({
-            "bucket": bucket, "total": total, "hash": format!("{hash:08x}"),
-        })),
-        false => format!("{bucket}\n"),
-    }
 }
 
 /// Reads a number of buckets.

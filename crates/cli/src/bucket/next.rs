@@ -5,11 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use clap::ValueEnum;
 use serde_json::{Value, json};
 use tenure_operate::bucket::{Rotation, RotationStep};
-use tenure_store::StoreUrl;
 use tenure_supervise::observe::LogLevel;
 use tenure_supervise::run::RunSettings;
 use tenure_wire::bucket::CommitTiming;
@@ -86,72 +84,51 @@ pub(crate) struct StepOutput {
     json: bool,
 }
 
-/// Checked arguments.
-#[derive(Debug)]
-pub(crate) enum NextTask {
-    Alone(Rotation, StepOutput),
-    Held(Box<RunSettings>, RotationWork),
+/// Takes the step, and prints it or runs the command.
+pub(super) fn run(args: &BucketNextArgs, global: &Global) -> Result<ExitCode, Failure> {
+    let (config, state) = (file("--config", &args.config)?, file("--state", &args.state)?);
+    if is_same(&config, &state) {
+        let what = "--config and --state are the same file: the state would overwrite the config";
+        return Err(Failure::Usage(what.to_owned()));
+    }
+    let commit = match args.commit {
+        CommitArg::AtStart => CommitTiming::AtStart,
+        CommitArg::OnSuccess => CommitTiming::OnSuccess,
+    };
+    let held = args.duty.is_some();
+    let rotation = Rotation { config, state, commit, write: args.write, held };
+    let output = StepOutput { print: args.print, json: global.json };
+    let Some(duty) = &args.duty else {
+        without_duty(args, global)?;
+        print_step(&rotation, &rotation.step()?, output)?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let output = args.command.is_empty().then_some(output);
+    // With a command, exit code 1 means that another instance holds the duty, and nothing else.
+    let settings = settings(args, duty, global).map_err(|failure| match output {
+        None => runner::bad_usage(failure),
+        Some(_) => failure,
+    })?;
+    rotation.check().map_err(|error| match output {
+        None => runner::around(error.into()),
+        Some(_) => error.into(),
+    })?;
+    wait_for(runner::run(settings, Some(Box::new(RotationWork { rotation, output }))))
 }
 
-impl NextTask {
-    pub(super) fn new(args: &BucketNextArgs, global: &Global) -> Result<Self, Failure> {
-        let (config, state) = (file("--config", &args.config)?, file("--state", &args.state)?);
-        if is_same(&config, &state) {
-            let what = "--config and --state are the same file: the state would be put into it";
-            return Err(Failure::Usage(what.to_owned()));
+fn settings(args: &BucketNextArgs, duty: &str, global: &Global) -> Result<RunSettings, Failure> {
+    let mut member = args.member.settings(global.url()?)?;
+    if args.command.is_empty() {
+        if args.commit == CommitArg::OnSuccess {
+            return Err(Failure::Usage(NEEDS_COMMAND.to_owned()));
         }
-        let rotation = Rotation {
-            config,
-            state,
-            commit: match args.commit {
-                CommitArg::AtStart => CommitTiming::AtStart,
-                CommitArg::OnSuccess => CommitTiming::OnSuccess,
-            },
-            write: args.write,
-            held: args.duty.is_some(),
-        };
-        let output = StepOutput { print: args.print, json: global.json };
-        match (&args.duty, args.command.is_empty()) {
-            (None, _) => {
-                without_duty(args, global)?;
-                Ok(Self::Alone(rotation, output))
-            }
-            (Some(duty), true) => {
-                let work = RotationWork { rotation, output: Some(output) };
-                Self::held(args, duty, global, work)
-            }
-            // Exit code 1 means that another instance holds the duty, and nothing else.
-            (Some(duty), false) => {
-                let work = RotationWork { rotation, output: None };
-                Self::held(args, duty, global, work).map_err(runner::bad_usage)
-            }
+        // It ends at once: success is not worth a line, unless more was asked for.
+        if member.observe.level == LogLevel::Info {
+            member.observe.level = LogLevel::Warn;
         }
     }
-
-    fn held(
-        args: &BucketNextArgs,
-        duty: &str,
-        global: &Global,
-        work: RotationWork,
-    ) -> Result<Self, Failure> {
-        let mut member = args.member.settings(StoreUrl::parse(&global.store)?)?;
-        if args.command.is_empty() {
-            if work.rotation.commit == CommitTiming::OnSuccess {
-                return Err(Failure::Usage(NEEDS_COMMAND.to_owned()));
-            }
-            // It ends at once: success is not worth a line, unless more was asked for.
-            if member.observe.level == LogLevel::Info {
-                member.observe.level = LogLevel::Warn;
-            }
-        }
-        let settings = RunSettings {
-            duty: name(duty, str::parse)?,
-            no_wait: args.no_wait,
-            member,
-            command: args.command.clone(),
-        };
-        Ok(Self::Held(Box::new(settings), work))
-    }
+    let duty = name(duty, str::parse)?;
+    Ok(RunSettings { duty, no_wait: args.no_wait, member, command: args.command.clone() })
 }
 
 /// Reads the path of a file; standard input is refused.
@@ -191,26 +168,9 @@ fn without_duty(args: &BucketNextArgs, global: &Global) -> Result<(), Failure> {
     }
 }
 
-/// Takes the step, and prints it or runs the command.
-pub(super) fn run(task: NextTask) -> Result<ExitCode, Failure> {
-    match task {
-        NextTask::Alone(rotation, output) => {
-            print_step(&rotation, &rotation.step()?, output)?;
-            Ok(ExitCode::SUCCESS)
-        }
-        NextTask::Held(settings, work) => {
-            let checked = work.rotation.check().map_err(Failure::from);
-            checked.map_err(|failure| match work.output {
-                None => runner::around(failure),
-                Some(_) => failure,
-            })?;
-            wait_for(runner::run(*settings, Some(Box::new(work))))
-        }
-    }
-}
-
 /// State after a recorded step could not be printed.
-const NOT_SHOWN: &str = "the bucket counts as executed but was not printed; its turn comes again";
+const NOT_SHOWN: &str =
+    "the bucket counts as executed but was not printed; its turn comes again in the next cycle";
 
 /// Prints a step.
 pub(super) fn print_step(
@@ -225,18 +185,17 @@ pub(super) fn print_step(
             to_stderr(&format!("{warning}{}", shown(&notice.text)));
         }
     }
-    let state = step.state().map_or("null", |state| state.as_str().trim());
+    let state = step.state.as_ref().map_or("null", |state| state.as_str().trim());
     let text = match print {
         PrintArg::All => step_document(rotation, step, state, json),
-        PrintArg::Config => step.config().as_str().trim().to_owned(),
+        PrintArg::Config => step.config.as_str().trim().to_owned(),
         PrintArg::State => state.to_owned(),
         PrintArg::Id => step.id.to_string(),
     };
-    let printed = to_stdout(&(text + "\n")).context("cannot write to standard output");
     let recorded = rotation.is_recorded(step) && (rotation.write || rotation.held);
-    printed.map_err(|error| match recorded {
-        true => Failure::from(error).keeping(NOT_SHOWN),
-        false => Failure::from(error),
+    to_stdout(text + "\n").map(drop).map_err(|failure| match recorded {
+        true => failure.keeping(NOT_SHOWN),
+        false => failure,
     })
 }
 
@@ -244,7 +203,7 @@ pub(super) fn print_step(
 fn step_document(rotation: &Rotation, step: &RotationStep, state: &str, json: bool) -> String {
     // No JSON string contains a line break, so this only indents.
     let inside = |text: &str| text.trim().replace('\n', "\n  ");
-    let config = inside(step.config().as_str());
+    let config = inside(step.config.as_str());
     let mut text = format!("{{\n  \"config\": {config},\n  \"state\": {}", inside(state));
     if let Some(later) = rotation.state_on_success(step) {
         text += &format!(",\n  \"state_on_success\": {}", inside(later.as_str()));

@@ -10,11 +10,11 @@ use tenure_core::bucket::{Partition, Total, short};
 use tenure_core::text::counted;
 use tenure_operate::bucket::{self, BucketCounts, EntityLines, unreadable};
 
-use super::{BucketTask, total};
-use crate::args::path;
+use super::total;
+use crate::args::{Global, path};
 use crate::env;
 use crate::failure::Failure;
-use crate::output::{StatusLine, document, shown, to_stderr};
+use crate::output::{StatusLine, shown, to_stderr};
 use crate::table::table;
 
 /// Rows of the chart; more buckets share rows.
@@ -38,44 +38,29 @@ pub(crate) struct BucketPlanArgs {
     file: Option<PathBuf>,
 }
 
-/// Checked arguments.
-#[derive(Debug)]
-pub(crate) struct CountTask {
-    key: String,
-    partition: Partition,
-    file: Option<PathBuf>,
-}
-
-pub(super) fn task(args: &BucketPlanArgs) -> Result<BucketTask, Failure> {
+pub(super) fn run(args: &BucketPlanArgs, global: &Global) -> Result<String, Failure> {
+    let (key, partition) = (&args.key, Partition::new(&args.key, args.total));
     let file = args.file.as_deref().map(path).transpose()?;
-    let file = file.filter(|file| file.as_os_str() != "-");
-    let (key, partition) = (args.key.clone(), Partition::new(&args.key, args.total));
-    Ok(BucketTask::Plan(CountTask { key, partition, file }))
-}
-
-pub(super) fn run(task: &CountTask, json: bool) -> Result<String, Failure> {
-    let CountTask { key, partition, file } = task;
-    let counts = match file {
+    let counts = match file.filter(|file| file.as_os_str() != "-") {
         Some(file) => {
             let name = file.display().to_string();
             let input = File::open(file).map_err(|error| unreadable(&name, &error))?;
-            count(partition, input, name)?
+            count(&partition, input, name)?
         }
         None => {
             if io::stdin().is_terminal() {
                 to_stderr("reading entities from the terminal, one on each line, until Ctrl-D");
             }
-            count(partition, io::stdin().lock(), "standard input".to_owned())?
+            count(&partition, io::stdin().lock(), "standard input".to_owned())?
         }
     };
-    if json {
-        return Ok(document(&value(&counts, key)));
-    }
-    if counts.blank > 0 {
-        let lines = counted(counts.blank, "line is", "lines are");
-        to_stderr(&format!("{lines} blank: an entity with an empty name"));
-    }
-    Ok(text(&counts, key))
+    Ok(global.show(&value(&counts, key), || {
+        if counts.blank > 0 {
+            let lines = counted(counts.blank, "line is", "lines are");
+            to_stderr(&format!("{lines} blank: an entity with an empty name"));
+        }
+        text(&counts, key)
+    }))
 }
 
 /// Counts entities, with progress on a terminal.
@@ -141,7 +126,7 @@ fn chart(counts: &BucketCounts) -> String {
     let mut rows: Vec<_> = rows.map(|(n, row)| chart_row(counts, n * together, row)).collect();
     let means: Vec<f64> = chunks().map(|row| sum(row) as f64 / row.len() as f64).collect();
     let largest = means.iter().copied().fold(0.0, f64::max);
-    // The bars get the width beside the other columns, whose lines are as long as the first.
+    // The bars get the width that the other columns leave; all lines are as long as the first.
     let taken = table(COLUMNS, rows.iter().cloned()).lines().next().map_or(0, str::len) + 2;
     let width = CHART_WIDTH.saturating_sub(taken).max(MIN_BAR_WIDTH) as f64;
     for (row, mean) in rows.iter_mut().zip(means) {

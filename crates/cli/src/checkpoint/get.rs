@@ -8,30 +8,28 @@ use tenure_core::store::Checkpoint;
 use tenure_core::{DutyKey, GroupName, Store, StoreError};
 use tenure_duty::process;
 use tenure_operate::checkpoint::{
-    CheckpointEntry, lease_document, newest, no_checkpoint, shards_document,
+    checkpoint_json, lease_document, newest, no_checkpoint, shards_document,
 };
 use tenure_operate::timestamp;
-use tenure_store::{IfAbsent, StoreUrl};
+use tenure_store::IfAbsent;
 
+use crate::args::Global;
 use crate::failure::Failure;
-use crate::output::{bytes_to_stdout, document, report, shown, to_stderr, value};
-use crate::signing;
+use crate::output::{document, shown, to_stderr, to_stdout, value};
+use crate::signing::SigningSettings;
 
-async fn open(
-    url: &StoreUrl,
-    signing: &signing::SigningSettings,
-) -> Result<Arc<dyn Store>, StoreError> {
+async fn open(global: &Global, signing: &SigningSettings) -> Result<Arc<dyn Store>, StoreError> {
+    let url = global.url()?;
     url.open_signed(IfAbsent::Refuse, process::entropy(), signing.signing()?).await
 }
 
 pub(super) async fn run(
-    url: &StoreUrl,
-    signing: &signing::SigningSettings,
     duty: &DutyKey,
     lease: bool,
-    json: bool,
+    signing: &SigningSettings,
+    global: &Global,
 ) -> Result<String, Failure> {
-    let store = open(url, signing).await?;
+    let store = open(global, signing).await?;
     let checkpoint = newest(&*store, duty).await?.ok_or_else(|| no_checkpoint(duty))?;
     let payload = checkpoint.document.as_bytes();
     if lease {
@@ -39,30 +37,23 @@ pub(super) async fn run(
         let text = serde_json::to_string_pretty(&lease_document(&*store, duty, payload).await?);
         return Ok(format!("{}\n", text.context("cannot print the document")?));
     }
-    if json {
-        return Ok(report(&CheckpointEntry::new(duty, &checkpoint, None)));
+    if global.json {
+        return Ok(document(&checkpoint_json(duty, &checkpoint, None)));
     }
     let Checkpoint { version, epoch, instance, unix_ms, .. } = &checkpoint;
-    to_stderr(&format!(
-        "{duty}: version {version}, epoch {epoch}, by {} at {}",
-        shown(instance.as_str()),
-        timestamp(*unix_ms)
-    ));
+    let (by, at) = (shown(instance.as_str()), timestamp(*unix_ms));
+    to_stderr(&format!("{duty}: version {version}, epoch {epoch}, by {by} at {at}"));
     // Byte for byte, whether or not it is text.
-    bytes_to_stdout(payload).context("cannot write to standard output")?;
+    to_stdout(payload)?;
     Ok(String::new())
 }
 
 pub(super) async fn shards(
-    url: &StoreUrl,
-    signing: &signing::SigningSettings,
     group: &GroupName,
-    json: bool,
+    signing: &SigningSettings,
+    global: &Global,
 ) -> Result<String, Failure> {
-    let store = open(url, signing).await?;
-    let shards = value(&shards_document(&*store, group).await?);
-    Ok(match json {
-        true => document(&json!({ "group": group.to_string(), "document": shards })),
-        false => document(&shards),
-    })
+    let shards = value(&shards_document(&*open(global, signing).await?, group).await?);
+    let wrapped = json!({ "group": group.to_string(), "document": shards });
+    Ok(global.show(&wrapped, || document(&shards)))
 }

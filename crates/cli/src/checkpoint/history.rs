@@ -3,27 +3,25 @@
 use serde_json::json;
 use tenure_core::DutyKey;
 use tenure_core::store::Checkpoint;
-use tenure_operate::checkpoint::{CheckpointEntry, describe_signature, history};
+use tenure_operate::checkpoint::{checkpoint_json, describe_signature, history};
 use tenure_operate::timestamp;
 use tenure_store::signing::Inspected;
-use tenure_store::{IfAbsent, StoreUrl};
 
-use super::open_bare;
+use crate::args::Global;
 use crate::failure::Failure;
 use crate::output::{document, shown};
-use crate::signing;
+use crate::signing::SigningSettings;
 use crate::table::table;
 
 pub(super) async fn run(
-    url: &StoreUrl,
-    signing: &signing::SigningSettings,
     duty: &DutyKey,
-    json: bool,
+    signing: &SigningSettings,
+    global: &Global,
 ) -> Result<String, Failure> {
-    let store = open_bare(url, IfAbsent::Refuse).await?;
+    let store = global.open_bare().await?;
     let all = history(&*store, signing.keys().ok().as_ref(), duty).await?;
-    if json {
-        let entry = |(old, seal): &(_, _)| CheckpointEntry::new(duty, old, Some(seal));
+    if global.json {
+        let entry = |(old, seal): &(_, _)| checkpoint_json(duty, old, Some(seal));
         let checkpoints: Vec<_> = all.iter().map(entry).collect();
         return Ok(document(&json!({ "duty": duty.to_string(), "checkpoints": checkpoints })));
     }

@@ -6,97 +6,121 @@ mod moving;
 mod rewind;
 mod verify;
 
-use std::sync::Arc;
-
-use tenure_core::{DutyKey, GroupName, Store, StoreError, Version};
-use tenure_duty::process;
+use clap::{Subcommand, ValueEnum};
+use tenure_core::guarantee::Level;
+use tenure_core::{DutyKey, GroupName, Version};
 use tenure_operate::checkpoint::RewindOptions;
 use tenure_operate::pause::Scope;
-use tenure_store::{IfAbsent, StoreUrl};
 
-use crate::args::{CheckpointCommand, Schema, name};
+use crate::args::{Global, SigningArgs, name, words};
 use crate::failure::Failure;
 use crate::operate::scope;
-use crate::signing;
+use crate::signing::SigningSettings;
 
-/// A command with checked arguments.
-#[derive(Debug)]
-pub(crate) struct CheckpointTask {
-    signing: signing::SigningSettings,
-    action: CheckpointAction,
+#[derive(Subcommand)]
+pub(crate) enum CheckpointCommand {
+    /// Print the newest checkpoint, byte for byte
+    Get {
+        /// Duty as GROUP/ID; with --schema shards, a GROUP
+        name: String,
+        /// Form of the printed document
+        #[arg(long, value_enum, default_value = "plain")]
+        schema: Schema,
+    },
+    /// List the stored versions of a checkpoint, newest first
+    History {
+        /// Duty as GROUP/ID
+        duty: String,
+    },
+    /// Verify the signatures of checkpoints and their histories
+    Verify {
+        /// Duties (GROUP/ID) or groups (GROUP); all if omitted
+        names: Vec<String>,
+    },
+    /// Restore an older version of a checkpoint as the newest
+    Rewind {
+        /// Duty as GROUP/ID
+        duty: String,
+        /// Version to restore, from `tenure checkpoint history`
+        #[arg(long, value_name = "VERSION")]
+        to: u64,
+        /// Take the duty from its holder
+        #[arg(long)]
+        force: bool,
+        /// Print what would happen and change nothing
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Move checkpoints to another store; repeat it after an interruption
+    Move(MoveArgs),
 }
 
-#[derive(Debug)]
-enum CheckpointAction {
-    Get { store: StoreUrl, duty: DutyKey, lease: bool },
-    GetShards { store: StoreUrl, group: GroupName },
-    History { store: StoreUrl, duty: DutyKey },
-    Verify { store: StoreUrl, scopes: Vec<Scope> },
-    Rewind { store: StoreUrl, options: RewindOptions },
-    Move(moving::MoveTask),
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Schema {
+    /// Cursor only
+    Plain,
+    /// Cursor with its lease
+    Lease,
+    /// Cursors of all shards of a group
+    Shards,
 }
 
-impl CheckpointTask {
-    pub(crate) fn new(
-        command: &CheckpointCommand,
-        signing: signing::SigningSettings,
-        store: &str,
-    ) -> Result<Self, Failure> {
-        let duty_of = |text: &str| name(text, str::parse::<DutyKey>);
-        let action = match command {
-            CheckpointCommand::Move(given) => CheckpointAction::Move(moving::MoveTask::new(given)?),
-            CheckpointCommand::Get { name: text, schema: Schema::Shards } => {
-                let group = name(text, GroupName::unescape)?;
-                CheckpointAction::GetShards { group, store: StoreUrl::parse(store)? }
-            }
-            CheckpointCommand::Get { name, schema } => CheckpointAction::Get {
-                store: StoreUrl::parse(store)?,
-                duty: duty_of(name)?,
-                lease: *schema == Schema::Lease,
-            },
-            CheckpointCommand::History { duty } => {
-                CheckpointAction::History { store: StoreUrl::parse(store)?, duty: duty_of(duty)? }
-            }
-            CheckpointCommand::Verify { names } => {
-                CheckpointAction::Verify { store: StoreUrl::parse(store)?, scopes: scopes(names)? }
-            }
-            CheckpointCommand::Rewind { duty, to, force, dry_run } => {
-                let (duty, to) = (duty_of(duty)?, Version::new(*to)?);
-                let options = RewindOptions { duty, to, force: *force, dry_run: *dry_run };
-                CheckpointAction::Rewind { store: StoreUrl::parse(store)?, options }
-            }
-        };
-        Ok(Self { signing, action })
+#[derive(clap::Args)]
+pub(crate) struct MoveArgs {
+    /// URL of the source store
+    #[arg(value_name = "FROM")]
+    from: String,
+    /// URL of the destination store; created if missing
+    #[arg(value_name = "TO")]
+    to: String,
+    /// Duties (GROUP/ID) or groups (GROUP); all if omitted
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+    /// Name in the destination, for one duty or with --merge; with --schema shards, a GROUP
+    #[arg(long = "as", value_name = "GROUP/ID")]
+    rename: Option<String>,
+    /// Merge all cursors into one: the least advanced
+    #[arg(long, requires = "rename")]
+    merge: bool,
+    /// Form of the documents in FROM
+    #[arg(long, value_enum, default_value = "plain")]
+    schema: Schema,
+    /// Take duties from their holders, and overwrite checkpoints in TO
+    #[arg(long)]
+    force: bool,
+    /// Print what would happen and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Minimum guarantee of TO; the command fails below it
+    #[arg(long, value_name = "LEVEL", value_parser = words(Level::ALL, Level::as_str))]
+    require: Option<Level>,
+}
+
+pub(crate) async fn run(
+    command: &CheckpointCommand,
+    signing: &SigningArgs,
+    global: &Global,
+) -> Result<String, Failure> {
+    let signing = &SigningSettings::new(signing)?;
+    let duty_of = |text: &str| name(text, str::parse::<DutyKey>);
+    match command {
+        CheckpointCommand::Move(args) => moving::run(args, signing, global.json).await,
+        CheckpointCommand::Get { name: text, schema: Schema::Shards } => {
+            get::shards(&name(text, GroupName::unescape)?, signing, global).await
+        }
+        CheckpointCommand::Get { name, schema } => {
+            get::run(&duty_of(name)?, *schema == Schema::Lease, signing, global).await
+        }
+        CheckpointCommand::History { duty } => history::run(&duty_of(duty)?, signing, global).await,
+        CheckpointCommand::Verify { names } => verify::run(&scopes(names)?, signing, global).await,
+        CheckpointCommand::Rewind { duty, to, force, dry_run } => {
+            let (duty, to) = (duty_of(duty)?, Version::new(*to)?);
+            let options = RewindOptions { duty, to, force: *force, dry_run: *dry_run };
+            rewind::run(options, signing, global).await
+        }
     }
 }
 
 fn scopes(names: &[String]) -> Result<Vec<Scope>, Failure> {
     names.iter().map(|name| scope(name)).collect()
-}
-
-pub(crate) async fn run(task: CheckpointTask, json: bool) -> Result<String, Failure> {
-    let CheckpointTask { signing, action } = task;
-    match action {
-        CheckpointAction::Get { store, duty, lease } => {
-            get::run(&store, &signing, &duty, lease, json).await
-        }
-        CheckpointAction::GetShards { store, group } => {
-            get::shards(&store, &signing, &group, json).await
-        }
-        CheckpointAction::History { store, duty } => {
-            history::run(&store, &signing, &duty, json).await
-        }
-        CheckpointAction::Verify { store, scopes } => {
-            verify::run(&store, &signing, &scopes, json).await
-        }
-        CheckpointAction::Rewind { store, options } => {
-            rewind::run(&store, &signing, options, json).await
-        }
-        CheckpointAction::Move(task) => moving::run(&signing, task, json).await,
-    }
-}
-
-/// Opens a store without signature checks.
-async fn open_bare(url: &StoreUrl, if_absent: IfAbsent) -> Result<Arc<dyn Store>, StoreError> {
-    url.open_bare(if_absent, process::entropy()).await
 }

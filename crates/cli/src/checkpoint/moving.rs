@@ -4,66 +4,30 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::json;
-use tenure_core::guarantee::Level;
 use tenure_core::{Code, Store, StoreError};
+use tenure_duty::process;
 use tenure_operate::checkpoint::{
     CheckpointMove, MoveEvent, MoveFormat, MoveOptions, MoveSide, MovedBatch, first_shard,
 };
 use tenure_store::{IfAbsent, StoreUrl};
 
-use super::{open_bare, scopes};
-use crate::args::{self, Schema, group_name, name};
+use super::{MoveArgs, Schema, scopes};
+use crate::args::{group_name, name};
 use crate::doctor;
 use crate::failure::Failure;
 use crate::output::{document, shown, to_stderr};
-use crate::signing;
-
-/// A move with checked arguments.
-#[derive(Debug)]
-pub(crate) struct MoveTask {
-    from: StoreUrl,
-    to: StoreUrl,
-    options: MoveOptions,
-    require: Option<Level>,
-}
-
-impl MoveTask {
-    pub(super) fn new(given: &args::MoveArgs) -> Result<Self, Failure> {
-        let scopes = scopes(&given.names)?;
-        let (from, to) = (StoreUrl::parse(&given.from)?, StoreUrl::parse(&given.to)?);
-        let rename = given.rename.as_deref().map(|text| match given.schema {
-            Schema::Shards => Ok(first_shard(&group_name(text)?)?),
-            _ => name(text, str::parse),
-        });
-        let rename = rename.transpose()?;
-        if from.place() == to.place() && rename.is_none() {
-            return Err(Failure::Usage("FROM and TO are the same store".to_owned()));
-        }
-        if given.merge && given.schema != Schema::Plain {
-            return Err(Failure::Usage("--merge takes cursors, not other documents".to_owned()));
-        }
-        let args::MoveArgs { merge, force, dry_run, .. } = *given;
-        let format = match given.schema {
-            Schema::Plain => MoveFormat::Plain,
-            Schema::Lease => MoveFormat::Lease,
-            Schema::Shards => MoveFormat::Shards,
-        };
-        let options = MoveOptions { scopes, rename, merge, format, force, dry_run };
-        let require = given.require.as_deref().and_then(Level::parse);
-        Ok(Self { from, to, options, require })
-    }
-}
+use crate::signing::SigningSettings;
 
 pub(super) async fn run(
-    signing: &signing::SigningSettings,
-    task: MoveTask,
+    args: &MoveArgs,
+    signing: &SigningSettings,
     json: bool,
 ) -> Result<String, Failure> {
-    let MoveTask { from: from_url, to: to_url, options, .. } = &task;
-    let from = open_bare(from_url, IfAbsent::Refuse).await?;
+    let (urls, options) = checked(args)?;
+    let from = open_bare(&urls[0], IfAbsent::Refuse).await?;
     let batches = options.batches(&*from).await?;
     if options.merge && batches.iter().all(Vec::is_empty) {
-        let detail = format!("{from_url} has no duties to merge");
+        let detail = format!("{} has no duties to merge", urls[0]);
         return Err(StoreError::refused(Code::NotThere, detail).into());
     }
     if options.rename.is_some() && batches.len() > 1 {
@@ -72,11 +36,11 @@ pub(super) async fn run(
             "--as names one duty, but {found} would be moved; name one, or use --merge"
         )));
     }
-    let to = open_target(&task).await?;
+    let to = open_target(&urls[1], args).await?;
     let side = |store, url: &StoreUrl| {
         Ok::<_, StoreError>(MoveSide { store, address: url.place(), signing: signing.signing()? })
     };
-    let (from, to) = (side(from, from_url)?, side(to, to_url)?);
+    let (from, to) = (side(from, &urls[0])?, side(to, &urls[1])?);
     let stop = stop_on_signal();
     let mut observe = |event: MoveEvent<'_>| {
         to_stderr(&match event {
@@ -86,23 +50,52 @@ pub(super) async fn run(
             }
         });
     };
-    let carrying = CheckpointMove::new(options, from, to, &stop, &mut observe)?;
+    let carrying = CheckpointMove::new(&options, from, to, &stop, &mut observe)?;
     let (moved, ended) = carrying.run(&batches).await?;
-    report(&task, &moved, ended, json)
+    report(&urls, options.dry_run, &moved, ended, json)
+}
+
+/// Checks the arguments. Returns the URLs of both stores, and the options of the move.
+fn checked(args: &MoveArgs) -> Result<([StoreUrl; 2], MoveOptions), Failure> {
+    let scopes = scopes(&args.names)?;
+    let (from, to) = (StoreUrl::parse(&args.from)?, StoreUrl::parse(&args.to)?);
+    let rename = args.rename.as_deref().map(|text| match args.schema {
+        Schema::Shards => Ok(first_shard(&group_name(text)?)?),
+        _ => name(text, str::parse),
+    });
+    let rename = rename.transpose()?;
+    if from.place() == to.place() && rename.is_none() {
+        return Err(Failure::Usage("FROM and TO are the same store".to_owned()));
+    }
+    if args.merge && args.schema != Schema::Plain {
+        return Err(Failure::Usage("--merge takes cursors, not other documents".to_owned()));
+    }
+    let format = match args.schema {
+        Schema::Plain => MoveFormat::Plain,
+        Schema::Lease => MoveFormat::Lease,
+        Schema::Shards => MoveFormat::Shards,
+    };
+    let MoveArgs { merge, force, dry_run, .. } = *args;
+    Ok(([from, to], MoveOptions { scopes, rename, merge, format, force, dry_run }))
+}
+
+/// Opens a store without signature checks.
+async fn open_bare(url: &StoreUrl, if_absent: IfAbsent) -> Result<Arc<dyn Store>, StoreError> {
+    url.open_bare(if_absent, process::entropy()).await
 }
 
 /// Opens TO, or creates it, and checks its guarantee.
-async fn open_target(task: &MoveTask) -> Result<Arc<dyn Store>, Failure> {
-    let (to, made) = match open_bare(&task.to, IfAbsent::Refuse).await {
-        Err(error) if error.code() == Code::Absent && !task.options.dry_run => {
-            (open_bare(&task.to, IfAbsent::Create).await?, true)
+async fn open_target(url: &StoreUrl, args: &MoveArgs) -> Result<Arc<dyn Store>, Failure> {
+    let (to, created) = match open_bare(url, IfAbsent::Refuse).await {
+        Err(error) if error.code() == Code::Absent && !args.dry_run => {
+            (open_bare(url, IfAbsent::Create).await?, true)
         }
         opened => (opened?, false),
     };
-    match doctor::at_start(&*to, task.require).await {
-        Err(error) if made => {
+    match doctor::at_start(&*to, args.require).await {
+        Err(error) if created => {
             let kept = "every checkpoint; an empty store was created at TO";
-            Err(Failure::Partly { shown: String::new(), error, kept })
+            Err(Failure::from(error).keeping(kept))
         }
         done => Ok(done.map(|()| to)?),
     }
@@ -131,7 +124,7 @@ fn text(batch: &MovedBatch) -> String {
         false if names == *target => String::new(),
         false => format!(" as {target}"),
     };
-    let outcome = match &batch.cause {
+    let outcome = match &batch.error {
         None => batch.outcome.to_owned(),
         Some(error) => shown(&error.problem().to_string()),
     };
@@ -139,14 +132,14 @@ fn text(batch: &MovedBatch) -> String {
 }
 
 fn report(
-    task: &MoveTask,
+    urls: &[StoreUrl; 2],
+    dry_run: bool,
     moved: &[MovedBatch],
     ended: Option<StoreError>,
     json: bool,
 ) -> Result<String, Failure> {
-    let (from, to) = (task.from.to_string(), task.to.to_string());
+    let [from, to] = urls.each_ref().map(ToString::to_string);
     let good = moved.iter().filter(|batch| batch.is_moved()).count();
-    let dry_run = task.options.dry_run;
     let text = match json {
         true => document(&json!({ "from": from, "to": to, "dry_run": dry_run, "moves": moved })),
         false => {
@@ -154,7 +147,7 @@ fn report(
             format!("{good} of {} {would} from {} to {}\n", moved.len(), shown(&from), shown(&to))
         }
     };
-    let refused = || moved.iter().find_map(|batch| batch.cause.clone());
+    let refused = || moved.iter().find_map(|batch| batch.error.clone());
     let Some(error) = ended.or_else(refused) else {
         return Ok(text);
     };
@@ -163,5 +156,5 @@ fn report(
         (false, 0) => "nothing was changed",
         (false, _) => "the refused duties, unchanged; see above for the others",
     };
-    Err(Failure::Partly { shown: text, error, kept })
+    Err(Failure::partly(text, error, kept))
 }

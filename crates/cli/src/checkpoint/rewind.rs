@@ -3,38 +3,32 @@
 use tenure_core::Code;
 use tenure_operate::OperateError;
 use tenure_operate::checkpoint::{RewindOptions, RewindOutcome, RewindReport, rewind};
-use tenure_store::{IfAbsent, StoreUrl};
 
-use super::open_bare;
+use crate::args::Global;
 use crate::failure::Failure;
-use crate::output::report;
-use crate::signing;
+use crate::signing::SigningSettings;
 
 pub(super) async fn run(
-    url: &StoreUrl,
-    signing: &signing::SigningSettings,
     options: RewindOptions,
-    json: bool,
+    signing: &SigningSettings,
+    global: &Global,
 ) -> Result<String, Failure> {
-    let store = open_bare(url, IfAbsent::Refuse).await?;
-    let rewound = rewind(store, url.to_string(), signing.signing()?, options).await;
+    let (url, store) = (global.url()?.to_string(), global.open_bare().await?);
+    let rewound = rewind(store, url, signing.signing()?, options).await;
     let rewound = rewound.map_err(|error| match error {
         OperateError::Store(error) if error.code() == Code::Held => {
-            Failure::Hinted { error, hint: "take it from its holder with --force" }
+            Failure::from(error).hinting("take it from its holder with --force")
         }
         error => error.into(),
     })?;
-    if json {
-        return Ok(report(&rewound));
-    }
-    let RewindReport { duty, before, rewind_to, outcome, .. } = rewound;
-    Ok(match outcome {
+    let RewindReport { duty, before, rewind_to, outcome, .. } = &rewound;
+    Ok(global.show(&rewound, || match outcome {
         RewindOutcome::Preview { held_by } => {
-            let held = held_by.map_or_else(String::new, |who| format!("; held by {who}"));
+            let held = held_by.as_ref().map(|who| format!("; held by {who}")).unwrap_or_default();
             format!("would restore version {rewind_to} of {duty} over version {before}{held}\n")
         }
         RewindOutcome::Written { version, epoch } => {
             format!("{duty}: restored {rewind_to} as version {version}, epoch {epoch}\n")
         }
-    })
+    }))
 }

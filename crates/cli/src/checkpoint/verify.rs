@@ -6,29 +6,27 @@ use tenure_operate::checkpoint::{
     UnreadableCheckpoint, VerifiedCheckpoint, VerifyReport, describe_signature, verify,
 };
 use tenure_operate::pause::Scope;
-use tenure_store::{IfAbsent, StoreUrl};
 
-use super::open_bare;
+use crate::args::Global;
 use crate::failure::Failure;
-use crate::output::{report, shown, to_stderr, to_stdout};
-use crate::signing;
+use crate::output::{shown, to_stderr, to_stdout};
+use crate::signing::SigningSettings;
 use crate::table::{or_dash, table};
 
 pub(super) async fn run(
-    url: &StoreUrl,
-    signing: &signing::SigningSettings,
     scopes: &[Scope],
-    json: bool,
+    signing: &SigningSettings,
+    global: &Global,
 ) -> Result<String, Failure> {
-    let keys = signing.keys()?;
-    let store = open_bare(url, IfAbsent::Refuse).await?;
+    let (url, keys) = (global.url()?, signing.keys()?);
+    let store = global.open_bare().await?;
     let verified = verify(&*store, &keys, signing.is_required(), scopes).await?;
-    let text = if json { report(&verified) } else { text(&verified) };
+    let text = global.show(&verified, || text(&verified));
     if verified.faults == 0 {
         return Ok(text);
     }
     // The report is printed in any case; the error follows.
-    to_stdout(&text).map_err(|error| Failure::Machine(error.into()))?;
+    to_stdout(text)?;
     let all = verified.checkpoints.len() + verified.unreadable.len();
     let all = counted(all, "checkpoint", "checkpoints");
     let detail = format!("{} of {all} in {url}", verified.faults);
@@ -49,7 +47,7 @@ fn text(verified: &VerifyReport) -> String {
     };
     let unreadable = |one: &UnreadableCheckpoint| {
         let none = || or_dash(None::<u64>);
-        let problem = shown(&one.cause.problem().to_string());
+        let problem = shown(&one.error.problem().to_string());
         [one.duty.to_string(), none(), none(), place(one.newest), problem]
     };
     let listed = verified.checkpoints.iter().filter(|one| one.newest || one.is_fault);

@@ -6,11 +6,12 @@ mod tests;
 use clap::{Command, CommandFactory};
 
 use crate::args::Args;
+use crate::env;
 
 /// Examples by command: `[NAME]`, then command lines with their purpose.
 const EXAMPLES: &str = include_str!("examples.txt");
 
-/// Returns the definition of the arguments, with examples in the help text of each command.
+/// Returns the definition of the arguments, with the variables of `serve` and with examples.
 pub(crate) fn command() -> Command {
     with_examples(Args::command(), "tenure")
 }
@@ -22,6 +23,15 @@ fn with_examples(command: Command, name: &str) -> Command {
         help = format!("{help}\n{notes}");
     }
     let command = if command.is_hide_set() { command } else { command.after_help(help) };
+    // A variable may hold a secret.
+    let command = command.mut_args(|arg| arg.hide_env_values(true));
+    let command = match name {
+        "tenure serve" => command.mut_args(|arg| match env::of_serve(arg.get_id().as_str()) {
+            Some(variable) => arg.env(variable),
+            None => arg,
+        }),
+        _ => command,
+    };
     command.mut_subcommands(|child| {
         let name = format!("{name} {}", child.get_name());
         with_examples(child, &name)

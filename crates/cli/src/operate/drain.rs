@@ -3,16 +3,16 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Context;
 use rustix::process::Signal;
 use tenure_core::engine::DrainMode;
-use tenure_core::{Code, Store, StoreError};
+use tenure_core::{Code, Problem, Store, StoreError};
 use tenure_operate::drain::{ActiveDrain, DrainEvent, DrainOptions, DrainProgress, start};
 use tenure_supervise::Signals;
 
-use super::{GroupOperation, InstanceArgs, duties, end_signal, note_edit, some_of};
+use super::{InstanceArgs, duties, end_signal, ended_by, note_edit, some_of};
+use crate::args::Global;
 use crate::failure::Failure;
-use crate::output::{StatusLine, report, shown, to_stderr, to_stdout};
+use crate::output::{StatusLine, shown, to_stderr, to_stdout};
 
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
@@ -45,7 +45,7 @@ pub(crate) struct DrainArgs {
 }
 
 impl DrainArgs {
-    pub(crate) fn operation(&self) -> Result<GroupOperation, Failure> {
+    pub(crate) async fn run(&self, global: &Global) -> Result<ExitCode, Failure> {
         let (group, instance) = self.target.names()?;
         let mode = match (self.undo, self.force) {
             (true, _) => None,
@@ -53,7 +53,32 @@ impl DrainArgs {
             (false, false) => Some(DrainMode::HandOver),
         };
         let options = DrainOptions { group, instance, mode, dry_run: self.dry_run };
-        Ok(GroupOperation::Drain(options, self.timeout))
+        let (store, json) = (global.open().await?, global.json);
+        let mut drain = start(&*store, options).await?;
+        if !json {
+            note_edit(&drain.edit);
+        }
+        if drain.options.mode.is_none() || drain.options.dry_run {
+            to_stdout(global.show(&drain, || sentence(&drain)))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        if !json {
+            let (instance, left) = (&drain.options.instance, duties(drain.progress.left().count()));
+            to_stderr(&format!(
+                "{instance} is drained: it gets no more duties and hands over {left}"
+            ));
+        }
+        let ended = wait(&*store, &mut drain, self.timeout, json).await;
+        let shown = global.show(&drain, String::new);
+        match ended {
+            Ok(end) => finish(&drain, end, shown, json),
+            Err(error) => {
+                // Only the progress is unknown.
+                let error = StoreError::Refused(error.problem().clone());
+                let kept = "the drain stays in force; --undo ends it";
+                Err(Failure::partly(shown, error, kept))
+            }
+        }
     }
 }
 
@@ -62,37 +87,6 @@ enum WaitEnd {
     Drained,
     TimeOver,
     Signal(Signal),
-}
-
-pub(super) async fn run(
-    store: &dyn Store,
-    options: DrainOptions,
-    timeout: Option<Duration>,
-    json: bool,
-) -> Result<ExitCode, Failure> {
-    let mut drain = start(store, options).await?;
-    if !json {
-        note_edit(&drain.edit);
-    }
-    if drain.options.mode.is_none() || drain.options.dry_run {
-        let text = if json { report(&drain.report()) } else { sentence(&drain) };
-        to_stdout(&text).context("cannot write to standard output")?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    if !json {
-        let (instance, left) = (&drain.options.instance, duties(drain.progress.left().count()));
-        to_stderr(&format!("{instance} is drained: it gets no more duties and hands over {left}"));
-    }
-    let ended = wait(store, &mut drain, timeout, json).await;
-    let shown = if json { report(&drain.report()) } else { String::new() };
-    match ended {
-        Ok(end) => finish(&drain, end, shown, json),
-        Err(error) => {
-            // Only the progress is unknown.
-            let error = StoreError::Refused(error.problem().clone());
-            Err(Failure::Partly { shown, error, kept: "the drain stays in force; --undo ends it" })
-        }
-    }
 }
 
 /// Describes an undone drain, or a dry run.
@@ -192,25 +186,23 @@ fn finish(
     let undo = format!("`tenure drain {group} {instance} --undo` ends the drain");
     let (text, code) = match end {
         WaitEnd::Drained if json => (shown, ExitCode::SUCCESS),
-        WaitEnd::Drained if drain.progress.ended => {
-            (format!("{instance} has ended; {progress}\n"), ExitCode::SUCCESS)
-        }
         WaitEnd::Drained => {
-            let text = format!("{instance} holds no more duties; {progress}\n{undo}\n");
+            let text = match drain.progress.ended {
+                true => format!("{instance} has ended; {progress}\n"),
+                false => format!("{instance} holds no more duties; {progress}\n{undo}\n"),
+            };
             (text, ExitCode::SUCCESS)
         }
         WaitEnd::Signal(signal) => {
             to_stderr(&format!("interrupted: {IN_FORCE}; {progress}; {undo}"));
-            let code = u8::try_from(128 + signal.as_raw()).unwrap_or(u8::MAX);
-            (shown, ExitCode::from(code))
+            (shown, ended_by(signal))
         }
         WaitEnd::TimeOver => {
             let error = still_held(drain);
-            let failure = Box::new(Failure::Partly { shown, error, kept: IN_FORCE });
-            return Err(Failure::Around { failure, code: TIME_OVER });
+            return Err(Failure::partly(shown, error, IN_FORCE).exiting(TIME_OVER));
         }
     };
-    to_stdout(&text).context("cannot write to standard output")?;
+    to_stdout(text)?;
     Ok(code)
 }
 
@@ -233,17 +225,12 @@ fn still_held(drain: &ActiveDrain) -> StoreError {
         true => "nothing".to_owned(),
         false => some_of(left.into_iter()),
     };
-    match &progress.away {
-        None => {
-            let what = format!("{instance} still holds {left}; {progress}");
-            StoreError::refused(Code::StillHeld, what)
+    let (code, what) = match &progress.away {
+        None => (Code::StillHeld, format!("{instance} still holds {left}; {progress}")),
+        Some(Problem { code, detail, .. }) => {
+            let what = format!("{detail}; when it answered last, {instance} held {left}");
+            (*code, format!("{what}; {progress}"))
         }
-        Some(problem) => {
-            let what = format!(
-                "{}; when it answered last, {instance} held {left}; {progress}",
-                problem.detail
-            );
-            StoreError::refused(problem.code, what)
-        }
-    }
+    };
+    StoreError::refused(code, what)
 }

@@ -1,11 +1,11 @@
 //! `tenure evict`.
 
-use tenure_core::Store;
 use tenure_operate::evict::{EvictOptions, EvictReport, evict};
 
-use super::{GroupOperation, InstanceArgs, duties, some_of};
+use super::{InstanceArgs, duties, some_of};
+use crate::args::Global;
 use crate::failure::Failure;
-use crate::output::{DRY_RUN, report, to_stderr};
+use crate::output::{note_dry_run, report, to_stderr};
 
 #[derive(clap::Args)]
 pub(crate) struct EvictArgs {
@@ -20,45 +20,36 @@ pub(crate) struct EvictArgs {
 }
 
 impl EvictArgs {
-    pub(crate) fn operation(&self) -> Result<GroupOperation, Failure> {
+    pub(crate) async fn run(&self, global: &Global) -> Result<String, Failure> {
         let (group, instance) = self.target.names()?;
-        let (now, dry_run) = (self.now, self.dry_run);
-        Ok(GroupOperation::Evict(EvictOptions { group, instance, now, dry_run }))
+        let options = EvictOptions { group, instance, now: self.now, dry_run: self.dry_run };
+        let evicted = evict(&*global.open().await?, options).await?;
+        if global.json {
+            return Ok(report(&evicted));
+        }
+        note_dry_run(self.dry_run);
+        if !evicted.has_successor {
+            to_stderr("no other member takes duties: they stay free until one joins");
+        }
+        Ok(sentences(&evicted))
     }
-}
-
-pub(super) async fn run(
-    store: &dyn Store,
-    options: EvictOptions,
-    json: bool,
-) -> Result<String, Failure> {
-    let evicted = evict(store, options).await?;
-    if json {
-        return Ok(report(&evicted));
-    }
-    if evicted.dry_run {
-        to_stderr(DRY_RUN);
-    }
-    if !evicted.has_successor {
-        to_stderr("no other member takes duties: they stay free until one joins");
-    }
-    Ok(sentences(&evicted))
 }
 
 fn sentences(evicted: &EvictReport) -> String {
-    let EvictReport { dry_run, group, instance, now, changed, duties: held, .. } = evicted;
+    let EvictReport { options, changed, duties: held, .. } = evicted;
+    let EvictOptions { group, instance, now, dry_run } = options;
     let did = match (changed, evicted.was_member, dry_run) {
         (false, _, _) => "was evicted before",
         (true, false, _) => "is not a member, and cannot join again",
         (true, true, true) => "would be evicted",
         (true, true, false) => "is evicted: it can neither renew nor join again",
     };
-    let most = held.iter().map(|freed| freed.free_in_ms).max().unwrap_or(0);
+    let latest = held.iter().map(|freed| freed.free_in_ms).max().unwrap_or(0);
     let when = match (now, dry_run) {
         (true, true) => "would be free at once".to_owned(),
         (true, false) => "are free at once".to_owned(),
-        (false, true) => format!("would be free within {most} ms"),
-        (false, false) => format!("will be free within {most} ms"),
+        (false, true) => format!("would be free within {latest} ms"),
+        (false, false) => format!("will be free within {latest} ms"),
     };
     let names = some_of(held.iter().map(|freed| freed.duty.to_string()));
     let what = match held.len() {

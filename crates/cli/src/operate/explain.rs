@@ -1,14 +1,12 @@
 //! `tenure explain`.
 
 use tenure_core::store::AuditEntry;
-use tenure_core::{DutyKey, Store};
 use tenure_operate::explain::{ExplainedMember, Explanation, PastTime, explain};
 use tenure_operate::timestamp;
 
-use super::GroupOperation;
-use crate::args::{duration, name};
+use crate::args::{Global, duration, name};
 use crate::failure::Failure;
-use crate::output::{report, shown, to_stderr};
+use crate::output::{note_all, shown};
 use crate::table::{or_dash, table};
 
 /// Transitions in the text output; JSON has all.
@@ -24,13 +22,18 @@ pub(crate) struct ExplainArgs {
 }
 
 impl ExplainArgs {
-    pub(crate) fn operation(&self) -> Result<GroupOperation, Failure> {
+    pub(crate) async fn run(&self, global: &Global) -> Result<String, Failure> {
         let at = self.at.as_deref().map(read_time).transpose()?;
         if !self.duty.contains('/') {
-            let what = "a duty is explained, not a group: give it as GROUP/ID";
+            let what = "give a duty as GROUP/ID; a group cannot be explained";
             return Err(Failure::Usage(what.to_owned()));
         }
-        Ok(GroupOperation::Explain { duty: name(&self.duty, str::parse)?, at })
+        let duty = name(&self.duty, str::parse)?;
+        let explanation = explain(&*global.open().await?, duty, at).await?;
+        Ok(global.show(&explanation, || {
+            note_all(&explanation.notes);
+            text(&explanation)
+        }))
     }
 }
 
@@ -43,20 +46,6 @@ fn read_time(text: &str) -> Result<PastTime, Failure> {
         Failure::Usage(what.to_owned())
     })?;
     Ok(PastTime::At(time.as_millisecond()))
-}
-
-pub(super) async fn run(
-    store: &dyn Store,
-    duty: DutyKey,
-    at: Option<PastTime>,
-    json: bool,
-) -> Result<String, Failure> {
-    let explanation = explain(store, duty, at).await?;
-    if json {
-        return Ok(report(&explanation));
-    }
-    explanation.notes.iter().for_each(|note| to_stderr(&format!("note: {note}")));
-    Ok(text(&explanation))
 }
 
 fn text(about: &Explanation) -> String {

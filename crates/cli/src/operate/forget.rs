@@ -1,30 +1,30 @@
 //! `tenure forget`.
 
-use tenure_core::{Code, DutyKey, StoreError};
-use tenure_duty::process;
+use serde_json::json;
+use tenure_core::{Code, StoreError};
 use tenure_operate::forget::{ForgetOutcome, forget};
-use tenure_store::{IfAbsent, StoreUrl};
 
+use crate::args::{Global, name};
 use crate::failure::Failure;
-use crate::output::{DRY_RUN, report, to_stderr};
+use crate::output::note_dry_run;
 use crate::table::{or_dash, table};
 
-pub(super) async fn run(
-    url: &StoreUrl,
-    duties: Vec<DutyKey>,
+pub(crate) async fn run(
+    duties: &[String],
     dry_run: bool,
-    json: bool,
+    global: &Global,
 ) -> Result<String, Failure> {
-    let store = url.open_bare(IfAbsent::Refuse, process::entropy()).await?;
-    let forgotten = forget(&*store, duties, dry_run).await?;
-    let shown = match json {
-        true => report(&forgotten),
-        false => table(["DUTY", "OUTCOME", ">FLOOR", "HOLDER"], forgotten.duties.iter().map(row)),
+    let duties = duties.iter().map(|duty| name(duty, str::parse)).collect::<Result<_, _>>()?;
+    let forgotten = forget(&*global.open_bare().await?, duties, dry_run).await?;
+    let row = |one: &ForgetOutcome| {
+        let holder = or_dash(one.holder.as_ref());
+        [one.duty.to_string(), one.outcome.to_owned(), or_dash(one.floor), holder]
     };
-    if dry_run && !json {
-        to_stderr(DRY_RUN);
-    }
-    let held = forgotten.held();
+    let shown = global.show(&json!({ "dry_run": dry_run, "duties": forgotten }), || {
+        note_dry_run(dry_run);
+        table(["DUTY", "OUTCOME", ">FLOOR", "HOLDER"], forgotten.iter().map(row))
+    });
+    let held: Vec<String> = forgotten.iter().filter_map(ForgetOutcome::held).collect();
     if held.is_empty() {
         return Ok(shown);
     }
@@ -33,10 +33,5 @@ pub(super) async fn run(
         true => "nothing was changed",
         false => "the held duties, unchanged; see above for the others",
     };
-    Err(Failure::Partly { shown, error, kept })
-}
-
-fn row(one: &ForgetOutcome) -> [String; 4] {
-    let holder = or_dash(one.holder.as_ref());
-    [one.duty.to_string(), one.outcome.to_owned(), or_dash(one.floor), holder]
+    Err(Failure::partly(shown, error, kept))
 }

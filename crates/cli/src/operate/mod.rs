@@ -4,85 +4,25 @@ pub(crate) mod apply;
 pub(crate) mod drain;
 pub(crate) mod evict;
 pub(crate) mod explain;
-mod forget;
-mod ls;
+pub(crate) mod forget;
+pub(crate) mod ls;
 pub(crate) mod pause;
 pub(crate) mod pin;
 pub(crate) mod plan;
 pub(crate) mod share;
 pub(crate) mod top;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
-use anyhow::Context;
 use rustix::process::Signal;
-use tenure_core::{DutyKey, GroupName, InstanceId};
-use tenure_duty::process;
-use tenure_operate::drain::DrainOptions;
-use tenure_operate::evict::EvictOptions;
-use tenure_operate::explain::PastTime;
-use tenure_operate::pause::{PauseOptions, Scope};
-use tenure_operate::pin::PinOptions;
-use tenure_operate::plan::PlanChanges;
-use tenure_operate::share::ShareOptions;
+use tenure_core::{GroupName, InstanceId};
+use tenure_operate::pause::Scope;
 use tenure_operate::{EditSummary, duties};
-use tenure_store::{IfAbsent, StoreUrl};
 use tenure_supervise::{Signals, is_stop};
 
 use crate::args::{group_name, name};
 use crate::failure::Failure;
-use crate::output::{DRY_RUN, to_stderr, to_stdout};
-
-/// A command with checked arguments.
-#[derive(Debug)]
-pub(crate) enum GroupOperation {
-    Apply { file: PathBuf, dry_run: bool },
-    Drain(DrainOptions, Option<Duration>),
-    Evict(EvictOptions),
-    Explain { duty: DutyKey, at: Option<PastTime> },
-    Forget { duties: Vec<DutyKey>, dry_run: bool },
-    List(Option<GroupName>),
-    ListPins(GroupName),
-    Pause(PauseOptions),
-    Pin(PinOptions),
-    Plan { group: GroupName, changes: PlanChanges, out: Option<PathBuf> },
-    Share(ShareOptions),
-    Top(top::TopOptions),
-}
-
-pub(crate) async fn run(
-    url: &StoreUrl,
-    operation: GroupOperation,
-    json: bool,
-) -> Result<ExitCode, Failure> {
-    let store = async || url.open(IfAbsent::Refuse, process::entropy()).await;
-    let text = match operation {
-        GroupOperation::Drain(options, timeout) => {
-            return drain::run(&*store().await?, options, timeout, json).await;
-        }
-        GroupOperation::Apply { file, dry_run } => apply::run(url, &file, dry_run, json).await?,
-        GroupOperation::Forget { duties, dry_run } => {
-            forget::run(url, duties, dry_run, json).await?
-        }
-        GroupOperation::Top(options) => top::run(url, options, json).await?,
-        GroupOperation::Evict(options) => evict::run(&*store().await?, options, json).await?,
-        GroupOperation::Explain { duty, at } => {
-            explain::run(&*store().await?, duty, at, json).await?
-        }
-        GroupOperation::List(only) => ls::run(&*store().await?, url, only, json).await?,
-        GroupOperation::ListPins(group) => pin::list(&*store().await?, &group, json).await?,
-        GroupOperation::Pause(options) => pause::run(&*store().await?, &options, json).await?,
-        GroupOperation::Pin(options) => pin::run(&*store().await?, options, json).await?,
-        GroupOperation::Plan { group, changes, out } => {
-            plan::run(&*store().await?, url, (&group, changes), out, json).await?
-        }
-        GroupOperation::Share(options) => share::run(&*store().await?, &options, json).await?,
-    };
-    to_stdout(&text).context("cannot write to standard output")?;
-    Ok(ExitCode::SUCCESS)
-}
+use crate::output::{note_dry_run, to_stderr};
 
 /// An instance of a group.
 #[derive(clap::Args)]
@@ -112,9 +52,7 @@ fn note_edit(edit: &EditSummary) {
     if !edit.pruned.is_empty() {
         to_stderr(&format!("dropped directives of instances that ended: {}", edit.pruned.len()));
     }
-    if edit.dry_run {
-        to_stderr(DRY_RUN);
-    }
+    note_dry_run(edit.dry_run);
 }
 
 /// Picks the text for a document that was as wanted, for a change, or for a dry run of it.
@@ -134,6 +72,11 @@ async fn end_signal(signals: &mut Signals) -> Signal {
             return signal;
         }
     }
+}
+
+/// Exit code of a process that a signal ended.
+pub(crate) fn ended_by(signal: Signal) -> ExitCode {
+    ExitCode::from(128 + u8::try_from(signal.as_raw()).unwrap_or(0))
 }
 
 /// Names in a sentence before the rest is only counted.

@@ -1,9 +1,9 @@
 //! `tenure pause` and `tenure resume`.
 
-use tenure_core::Store;
 use tenure_operate::pause::{PauseOptions, PauseReport, Scope, pause};
 
-use super::{GroupOperation, by_outcome, duties, note_edit, scope, some_of};
+use super::{by_outcome, duties, note_edit, scope, some_of};
+use crate::args::Global;
 use crate::failure::Failure;
 use crate::output::{report, to_stderr};
 use crate::table::or_dash;
@@ -19,35 +19,29 @@ pub(crate) struct PauseArgs {
 }
 
 impl PauseArgs {
-    pub(crate) fn operation(&self, pause: bool) -> Result<GroupOperation, Failure> {
+    /// Pauses, or resumes if `is_pause` is not set.
+    pub(crate) async fn run(&self, is_pause: bool, global: &Global) -> Result<String, Failure> {
         let scope = scope(&self.name)?;
-        Ok(GroupOperation::Pause(PauseOptions { scope, pause, dry_run: self.dry_run }))
+        let options = PauseOptions { scope, pause: is_pause, dry_run: self.dry_run };
+        let paused = pause(&*global.open().await?, &options).await?;
+        if global.json {
+            return Ok(report(&paused));
+        }
+        note_edit(&paused.edit);
+        if is_pause && paused.foreign_holder {
+            to_stderr("duties of instances that only share the keys are not stopped");
+        }
+        let what = match &options.scope {
+            Scope::Group(group) => format!("group {group}"),
+            Scope::Duty(duty) => duty.to_string(),
+        };
+        let [before, is, would] = match is_pause {
+            true => ["was paused before", "is paused", "would be paused"],
+            false => ["was not paused", "is resumed", "would be resumed"],
+        };
+        let did = format!("{what} {}\n", by_outcome(&paused.edit, before, is, would));
+        Ok(did + &if is_pause { stopped(&paused) } else { still_paused(&paused) })
     }
-}
-
-pub(super) async fn run(
-    store: &dyn Store,
-    options: &PauseOptions,
-    json: bool,
-) -> Result<String, Failure> {
-    let paused = pause(store, options).await?;
-    if json {
-        return Ok(report(&paused));
-    }
-    note_edit(&paused.edit);
-    if options.pause && paused.foreign_holder {
-        to_stderr("duties of instances that only share the keys are not stopped");
-    }
-    let what = match &options.scope {
-        Scope::Group(group) => format!("group {group}"),
-        Scope::Duty(duty) => duty.to_string(),
-    };
-    let [before, is, would] = match options.pause {
-        true => ["was paused before", "is paused", "would be paused"],
-        false => ["was not paused", "is resumed", "would be resumed"],
-    };
-    let did = format!("{what} {}\n", by_outcome(&paused.edit, before, is, would));
-    Ok(did + &if options.pause { stopped(&paused) } else { still_paused(&paused) })
 }
 
 /// Describes the work that stops.

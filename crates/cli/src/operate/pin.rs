@@ -1,14 +1,14 @@
 //! `tenure pin`.
 
+use serde_json::json;
 use tenure_core::roster::Pin;
-use tenure_core::{GroupName, InstanceId, Label, Store};
+use tenure_core::{InstanceId, Label};
 use tenure_operate::pause::Scope;
 use tenure_operate::pin::{self, PinEntry, PinOptions, PinReport};
 
-use super::{GroupOperation, by_outcome, note_edit, scope};
-use crate::args::name;
+use super::{by_outcome, note_edit, scope};
+use crate::args::{Global, name};
 use crate::failure::Failure;
-use crate::output::report;
 use crate::table::{or_dash, table};
 
 #[derive(clap::Args)]
@@ -47,7 +47,7 @@ fn read_pin(text: &str) -> Result<Pin, Failure> {
 }
 
 impl PinArgs {
-    pub(crate) fn operation(&self) -> Result<GroupOperation, Failure> {
+    pub(crate) async fn run(&self, global: &Global) -> Result<String, Failure> {
         let to = match (&self.instance, &self.name, &self.zone) {
             (Some(place), _, _) => Some(read_pin(place)?),
             (_, Some(label), _) => Some(Pin::Name(name(label, Label::unescape)?)),
@@ -57,46 +57,33 @@ impl PinArgs {
         let usage = |what: &str| Err(Failure::Usage(what.to_owned()));
         match scope(&self.duty)? {
             Scope::Group(_) if to.is_some() || self.remove => {
-                usage("a duty is pinned, not a group: give it as GROUP/ID")
+                usage("give a duty as GROUP/ID; a group cannot be pinned")
             }
-            Scope::Group(_) if self.replace => usage("a duty is pinned: give it as GROUP/ID"),
-            Scope::Group(group) => Ok(GroupOperation::ListPins(group)),
+            Scope::Group(_) if self.replace => usage("--replace needs a duty: give it as GROUP/ID"),
+            Scope::Group(group) => {
+                let pins = pin::list(&*global.open().await?, &group).await?;
+                let row = |pin: &PinEntry| {
+                    let holder = or_dash(pin.holder.as_ref());
+                    [pin.duty.to_string(), pin.to.to_string(), holder]
+                };
+                let heads = ["DUTY", "PINNED_TO", "HOLDER"];
+                let value = json!({ "group": group.to_string(), "pins": pins });
+                Ok(global.show(&value, || table(heads, pins.iter().map(row))))
+            }
             Scope::Duty(_) if to.is_none() && !self.remove => {
                 usage("give an INSTANCE, --name, --zone or --remove")
             }
             Scope::Duty(duty) => {
                 let (replace, dry_run) = (self.replace, self.dry_run);
-                Ok(GroupOperation::Pin(PinOptions { duty, to, replace, dry_run }))
+                let options = PinOptions { duty, to, replace, dry_run };
+                let pinned = pin::pin(&*global.open().await?, options).await?;
+                Ok(global.show(&pinned, || {
+                    note_edit(&pinned.edit);
+                    sentences(&pinned)
+                }))
             }
         }
     }
-}
-
-pub(super) async fn list(
-    store: &dyn Store,
-    group: &GroupName,
-    json: bool,
-) -> Result<String, Failure> {
-    let list = pin::list(store, group).await?;
-    let row =
-        |pin: &PinEntry| [pin.duty.to_string(), pin.to.to_string(), or_dash(pin.holder.as_ref())];
-    Ok(match json {
-        true => report(&list),
-        false => table(["DUTY", "PINNED_TO", "HOLDER"], list.pins.iter().map(row)),
-    })
-}
-
-pub(super) async fn run(
-    store: &dyn Store,
-    options: PinOptions,
-    json: bool,
-) -> Result<String, Failure> {
-    let pinned = pin::pin(store, options).await?;
-    if json {
-        return Ok(report(&pinned));
-    }
-    note_edit(&pinned.edit);
-    Ok(sentences(&pinned))
 }
 
 fn sentences(pinned: &PinReport) -> String {

@@ -3,14 +3,13 @@
 use std::path::PathBuf;
 
 use serde_json::json;
-use tenure_core::{Code, DutyId, DutyKey, GroupName, InstanceId, Store, StoreError};
+use tenure_core::{Code, DutyId, DutyKey, GroupName, InstanceId, StoreError};
 use tenure_operate::plan::{PlanChanges, PlanReport, PlannedMember, PlannedMove, plan};
-use tenure_store::StoreUrl;
 
-use super::{GroupOperation, duties};
-use crate::args::{group_name, name, path};
+use super::duties;
+use crate::args::{Global, group_name, name, path};
 use crate::failure::Failure;
-use crate::output::{document, to_stderr, value};
+use crate::output::{note_all, value};
 use crate::table::{or_dash, table};
 
 #[derive(clap::Args)]
@@ -35,10 +34,21 @@ pub(crate) struct PlanArgs {
 }
 
 impl PlanArgs {
-    pub(crate) fn operation(&self) -> Result<GroupOperation, Failure> {
+    pub(crate) async fn run(&self, global: &Global) -> Result<String, Failure> {
         let group = group_name(&self.group)?;
         let changes = self.changes(&group)?;
-        Ok(GroupOperation::Plan { group, changes, out: self.out.as_deref().map(path).transpose()? })
+        let out = self.out.as_deref().map(path).transpose()?;
+        let url = global.url()?;
+        let planned = plan(&*global.open().await?, &group, changes).await?;
+        if let Some(path) = &out {
+            planned.file(url.place()).write(path)?;
+        }
+        let mut value = value(&planned);
+        value["out"] = json!(out.map(|path| path.display().to_string()));
+        Ok(global.show(&value, || {
+            note_all(&planned.notes);
+            text(&planned)
+        }))
     }
 
     fn changes(&self, group: &GroupName) -> Result<PlanChanges, Failure> {
@@ -89,32 +99,12 @@ fn duty_of(group: &GroupName, text: &str) -> Result<DutyId, Failure> {
     }
 }
 
-pub(super) async fn run(
-    store: &dyn Store,
-    url: &StoreUrl,
-    (group, changes): (&GroupName, PlanChanges),
-    out: Option<PathBuf>,
-    json: bool,
-) -> Result<String, Failure> {
-    let planned = plan(store, group, changes).await?;
-    if let Some(path) = &out {
-        planned.file(url.place()).write(path)?;
-    }
-    if json {
-        let mut value = value(&planned);
-        value["out"] = json!(out.map(|path| path.display().to_string()));
-        return Ok(document(&value));
-    }
-    planned.notes.iter().for_each(|note| to_stderr(&format!("note: {note}")));
+fn text(planned: &PlanReport) -> String {
     let lines = planned.changes.lines();
     let changes: String = match lines.is_empty() {
         true => "  nothing\n".to_owned(),
         false => lines.iter().map(|line| format!("  {line}\n")).collect(),
     };
-    Ok(format!("group {group}, if this changed:\n{changes}\n{}", text(&planned)))
-}
-
-fn text(planned: &PlanReport) -> String {
     let member = |member: &PlannedMember| {
         let PlannedMember { instance, before, after } = member;
         let change = *after as i64 - *before as i64;
@@ -135,7 +125,9 @@ fn text(planned: &PlanReport) -> String {
     };
     let count = |test: fn(&&PlannedMove) -> bool| planned.moves.iter().filter(test).count();
     format!(
-        "{members}{moves}\n{}: {} would move, {} would be assigned, {} would have no member\n",
+        "group {}, if this changed:\n{changes}\n{members}{moves}\n{}: {} would move, {} would be \
+         assigned, {} would have no member\n",
+        planned.group,
         duties(planned.duties),
         count(|step| step.from.is_some() && step.to.is_some()),
         count(|step| step.from.is_none()),

@@ -1,9 +1,9 @@
 //! `tenure cordon` and `tenure weight`.
 
-use tenure_core::Store;
 use tenure_operate::share::{Share, ShareChange, ShareOptions, ShareReport, set_share};
 
-use super::{GroupOperation, InstanceArgs, by_outcome, note_edit};
+use super::{InstanceArgs, by_outcome, note_edit};
+use crate::args::Global;
 use crate::failure::Failure;
 use crate::output::{report, to_stderr};
 
@@ -44,33 +44,27 @@ fn read_weight(text: &str) -> Result<u32, String> {
 }
 
 impl CordonArgs {
-    pub(crate) fn operation(&self) -> Result<GroupOperation, Failure> {
-        operation(&self.target, Share::Cordon(!self.undo), self.dry_run)
+    pub(crate) async fn run(&self, global: &Global) -> Result<String, Failure> {
+        run(&self.target, Share::Cordon(!self.undo), self.dry_run, global).await
     }
 }
 
 impl WeightArgs {
-    pub(crate) fn operation(&self) -> Result<GroupOperation, Failure> {
-        operation(&self.target, Share::Weight(self.weight), self.dry_run)
+    pub(crate) async fn run(&self, global: &Global) -> Result<String, Failure> {
+        run(&self.target, Share::Weight(self.weight), self.dry_run, global).await
     }
 }
 
-fn operation(
+async fn run(
     target: &InstanceArgs,
     share: Share,
     dry_run: bool,
-) -> Result<GroupOperation, Failure> {
-    let (group, instance) = target.names()?;
-    Ok(GroupOperation::Share(ShareOptions { group, instance, share, dry_run }))
-}
-
-pub(super) async fn run(
-    store: &dyn Store,
-    options: &ShareOptions,
-    json: bool,
+    global: &Global,
 ) -> Result<String, Failure> {
-    let changed = set_share(store, options).await?;
-    if json {
+    let (group, instance) = target.names()?;
+    let options = ShareOptions { group, instance, share, dry_run };
+    let changed = set_share(&*global.open().await?, &options).await?;
+    if global.json {
         return Ok(report(&changed));
     }
     note_edit(&changed.edit);

@@ -1,25 +1,25 @@
 //! `tenure top`.
 
-use std::io::{self, ErrorKind, IsTerminal, Write as _};
+use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::termios::{Winsize, tcgetwinsize};
 use serde_json::{Value, json};
 use tenure_core::store::{AuditEntry, AuditKind};
-use tenure_core::text::{counted, span};
-use tenure_core::{Code, GroupName, Store, StoreError};
+use tenure_core::text::counted;
+use tenure_core::{Code, Store, StoreError};
 use tenure_duty::process;
 use tenure_operate::top::{DutyCounts, GroupReport, GroupStatus, Monitor, MonitoredMember};
 use tenure_operate::{ErrorSummary, timestamp};
-use tenure_store::{IfAbsent, StoreUrl};
 use tenure_supervise::Signals;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::{GroupOperation, duties, end_signal};
-use crate::args::{duration, group_name};
+use super::{duties, end_signal};
+use crate::args::{Global, duration, group_name};
 use crate::failure::Failure;
-use crate::output::shown;
+use crate::limits::check_time;
+use crate::output::{shown, to_stdout};
 use crate::table::{or_dash, table};
 
 /// Recent moves in the text output; JSON has all.
@@ -41,84 +41,62 @@ pub(crate) struct TopArgs {
     once: bool,
 }
 
-/// Checked arguments.
-#[derive(Debug)]
-pub(crate) struct TopOptions {
-    group: Option<GroupName>,
-    every: Duration,
-    once: bool,
-}
-
 impl TopArgs {
-    pub(crate) fn operation(&self) -> Result<GroupOperation, Failure> {
-        let limits = Duration::from_millis(50)..=Duration::from_secs(86_400);
-        if !limits.contains(&self.every) {
-            let [every, least, most] = [self.every, *limits.start(), *limits.end()].map(span);
-            return Err(Failure::Usage(format!("--every {every} is outside: {least} to {most}")));
-        }
+    /// Prints frames until a signal or a closed pipe; returns no further text.
+    pub(crate) async fn run(&self, global: &Global) -> Result<String, Failure> {
+        check_time("--every", self.every, Duration::from_millis(50), Duration::from_secs(86_400))?;
         let group = self.group.as_deref().map(group_name).transpose()?;
-        Ok(GroupOperation::Top(TopOptions { group, every: self.every, once: self.once }))
-    }
-}
-
-/// Prints frames until a signal or a closed pipe; returns no further text.
-pub(super) async fn run(
-    url: &StoreUrl,
-    options: TopOptions,
-    json: bool,
-) -> Result<String, Failure> {
-    let TopOptions { group, every, once } = options;
-    let mut signals = Signals::listen().map_err(anyhow::Error::from)?;
-    let repaint = !json && !once && io::stdout().is_terminal();
-    if repaint {
-        print("\u{1b}[2J")?;
-    }
-    let (mut monitor, mut store) = (Monitor::new(group), None);
-    let mut succeeded = false;
-    let mut ticks = interval(every);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        tokio::select! {
-            _ = ticks.tick() => {}
-            _ = end_signal(&mut signals) => return Ok(String::new()),
+        let url = global.url()?.to_string();
+        let mut signals = Signals::listen().map_err(anyhow::Error::from)?;
+        let repaint = !global.json && !self.once && io::stdout().is_terminal();
+        if repaint {
+            to_stdout("\u{1b}[2J")?;
         }
-        let read = tokio::select! {
-            read = read(url, &mut store, &mut monitor) => read,
-            _ = end_signal(&mut signals) => return Ok(String::new()),
-        };
-        let read = match read {
-            Err(error) if once || (!succeeded && !is_away(&error)) => return Err(error.into()),
-            read => read,
-        };
-        match &read {
-            // Opening the store again mends it, or tells what is wrong.
-            Err(_) => store = None,
-            Ok(_) => succeeded = true,
-        }
-        let frame = Frame { unix_ms: process::unix_ms(), store: url.to_string(), read };
-        let text = match (json, repaint) {
-            (true, _) => format!("{}\n", frame.value()),
-            (false, true) => painted(&frame.text(), tcgetwinsize(io::stdout()).ok()),
-            (false, false) => format!("{}\n", frame.text()),
-        };
-        if !print(&text)? || once {
-            return Ok(String::new());
+        let (mut monitor, mut store) = (Monitor::new(group), None);
+        let mut succeeded = false;
+        let mut ticks = interval(self.every);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let read = async {
+                ticks.tick().await;
+                read(global, &mut store, &mut monitor).await
+            };
+            let read = tokio::select! {
+                read = read => read,
+                _ = end_signal(&mut signals) => return Ok(String::new()),
+            };
+            match &read {
+                Err(error) if self.once || (!succeeded && !is_away(error)) => {
+                    return Err(error.clone().into());
+                }
+                // Opening the store again repairs the connection, or shows what is wrong.
+                Err(_) => store = None,
+                Ok(_) => succeeded = true,
+            }
+            let frame = Frame { unix_ms: process::unix_ms(), store: url.clone(), read };
+            let text = match (global.json, repaint) {
+                (true, _) => format!("{}\n", frame.value()),
+                (false, true) => painted(&frame.text(), tcgetwinsize(io::stdout()).ok()),
+                (false, false) => format!("{}\n", frame.text()),
+            };
+            if !to_stdout(&text)? || self.once {
+                return Ok(String::new());
+            }
         }
     }
 }
 
 /// Reads the groups; opens the store if it is not open.
 async fn read(
-    url: &StoreUrl,
+    global: &Global,
     store: &mut Option<Arc<dyn Store>>,
     monitor: &mut Monitor,
 ) -> Result<Vec<GroupReport>, StoreError> {
     let store = match store {
         Some(store) => store,
         None => {
-            let opened = url.open(IfAbsent::Refuse, process::entropy()).await?;
             monitor.reset();
-            store.insert(opened)
+            store.insert(global.open().await?)
         }
     };
     monitor.read(&**store).await
@@ -129,23 +107,11 @@ fn is_away(error: &StoreError) -> bool {
     matches!(error.code(), Code::Unreachable | Code::Lost | Code::Busy)
 }
 
-/// Prints; returns whether anybody still reads.
-fn print(text: &str) -> Result<bool, Failure> {
-    let mut stdout = io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => {
-            Err(anyhow::Error::from(error).context("cannot write to standard output").into())
-        }
-    }
-}
-
 /// Text that overwrites the previous frame, as much as fits the window.
 fn painted(text: &str, window: Option<Winsize>) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let (fits, more) = match window {
-        // A terminal that does not know its size says zero.
+        // A terminal that does not know its size reports zero.
         Some(size) if size.ws_row > 0 && size.ws_col > 0 => clip(&lines, size),
         _ => (&lines[..], None),
     };

@@ -2,11 +2,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
-use clap::builder::PossibleValuesParser;
 use serde_json::{Value, json};
 use tenure_connector::{
     ConnectorError, ConnectorStatus, CounterSource, CounterValues, DEFAULT_INTERVAL,
@@ -20,11 +18,11 @@ use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use super::MICROS;
-use crate::args::{self, NOT_SHOWN, duration, may_be_token, path};
+use crate::args::{Global, NOT_SHOWN, duration, may_be_token, path, words};
 use crate::env;
 use crate::failure::Failure;
 use crate::limits::check_time;
-use crate::output::{document, shown, to_stderr, to_stdout};
+use crate::output::{document, shown, to_stderr, write_stdout};
 
 /// Clock difference from which a warning is printed, in microseconds.
 const MAX_CLOCK_DRIFT: i64 = 5 * MICROS;
@@ -32,7 +30,7 @@ const MAX_CLOCK_DRIFT: i64 = 5 * MICROS;
 #[derive(clap::Args)]
 pub(crate) struct BeatArgs {
     /// Switchboard URL: http://HOST:PORT or https://HOST
-    #[arg(long, value_name = "URL", env = env::SWITCHBOARD_URL, hide_env_values = true)]
+    #[arg(long, value_name = "URL", env = env::SWITCHBOARD_URL)]
     url: Option<String>,
     /// File with the token [default: the value of SWITCHBOARD_API_TOKEN]
     #[arg(long, value_name = "PATH")]
@@ -41,25 +39,20 @@ pub(crate) struct BeatArgs {
     #[arg(long, value_name = "PATH")]
     cacert: Option<PathBuf>,
     /// Timeout of the connection, and again of the response
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = args::duration)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     timeout: Duration,
     /// Connector type, such as telegram_bot
-    #[arg(long = "type", value_name = "TYPE", env = env::CONNECTOR_TYPE, hide_env_values = true)]
+    #[arg(long = "type", value_name = "TYPE", env = env::CONNECTOR_TYPE)]
     kind: Option<String>,
     /// Endpoint identity of the connector, as in the scope of its token
-    #[arg(
-        long,
-        value_name = "IDENTITY",
-        env = env::CONNECTOR_ENDPOINT,
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "IDENTITY", env = env::CONNECTOR_ENDPOINT)]
     endpoint: Option<String>,
     /// Instance id of the connector process [default: derived from the calling process]
-    #[arg(long, value_name = "UUID", env = env::CONNECTOR_INSTANCE, hide_env_values = true)]
+    #[arg(long, value_name = "UUID", env = env::CONNECTOR_INSTANCE)]
     instance: Option<String>,
     /// State of the connector
-    #[arg(long, default_value = "healthy", value_parser = states())]
-    state: String,
+    #[arg(long, default_value = "healthy", value_parser = words(Health::ALL, Health::as_str))]
+    state: Health,
     /// Description of the problem
     #[arg(long, value_name = "TEXT")]
     message: Option<String>,
@@ -83,10 +76,6 @@ pub(crate) struct BeatArgs {
     every: Option<Option<Duration>>,
 }
 
-fn states() -> PossibleValuesParser {
-    PossibleValuesParser::new(Health::ALL.map(Health::as_str))
-}
-
 /// Parses `90`, `90s` or `2h`.
 fn seconds(text: &str) -> Result<Duration, String> {
     text.parse().map(Duration::from_secs).or_else(|_| duration(text))
@@ -95,74 +84,63 @@ fn seconds(text: &str) -> Result<Duration, String> {
 #[derive(clap::Args)]
 struct CounterArgs {
     /// Messages accepted as new since the connector started
-    #[arg(long, value_name = "N", value_parser = number())]
+    #[arg(long, value_name = "N", value_parser = count())]
     ingested: Option<u64>,
     /// Messages given up since the connector started
-    #[arg(long, value_name = "N", value_parser = number())]
+    #[arg(long, value_name = "N", value_parser = count())]
     failed: Option<u64>,
     /// Calls to the source's API since the connector started
-    #[arg(long, value_name = "N", value_parser = number())]
+    #[arg(long, value_name = "N", value_parser = count())]
     api_calls: Option<u64>,
     /// Checkpoints saved since the connector started
-    #[arg(long, value_name = "N", value_parser = number())]
+    #[arg(long, value_name = "N", value_parser = count())]
     checkpoint_saves: Option<u64>,
     /// Messages accepted as duplicates since the connector started
-    #[arg(long, value_name = "N", value_parser = number())]
+    #[arg(long, value_name = "N", value_parser = count())]
     duplicates: Option<u64>,
     /// File with counters, a JSON object or lines NAME=N; - is standard input; options override it
     #[arg(long, value_name = "PATH")]
     counters: Option<PathBuf>,
 }
 
-fn number() -> clap::builder::RangedU64ValueParser {
+fn count() -> clap::builder::RangedU64ValueParser {
     clap::value_parser!(u64).range(0..=MAX_COUNT)
 }
 
-/// A heartbeat that was checked, as far as possible before it is sent.
-#[derive(Debug)]
-pub(crate) enum BeatTask {
-    /// Heartbeats are switched off.
-    Off,
-    Send {
-        sender: Box<HeartbeatSender>,
-        /// Interval and process of the connector, with `--every`.
-        every: Option<(Duration, Option<Caller>)>,
-    },
-}
-
-impl BeatTask {
-    pub(crate) fn new(args: &BeatArgs) -> Result<Self, Failure> {
+impl BeatArgs {
+    /// Sends one heartbeat, or repeats it with `--every`.
+    pub(crate) async fn run(&self, global: &Global) -> Result<String, Failure> {
         if is_off(std::env::var(env::HEARTBEAT_ENABLED).ok().as_deref()) {
-            return Ok(Self::Off);
+            let name = env::HEARTBEAT_ENABLED;
+            let text = || format!("heartbeats are switched off by {name}: nothing was sent\n");
+            return Ok(global.show(&json!({ "status": "off" }), text));
         }
         let caller = Caller::find();
         let sender = HeartbeatSender {
-            client: client(args)?,
-            status: status(args, caller)?,
-            counters: args.counters.source(),
+            client: client(self)?,
+            status: status(self, caller)?,
+            counters: self.counters.source(),
         };
-        if args.every.is_some() && sender.counters.is_stdin() {
+        if self.every.is_some() && sender.counters.is_stdin() {
             let what = "--counters - can be read once only: with --every, give a file";
             return Err(Failure::Usage(what.to_owned()));
         }
-        let every = match args.every {
-            Some(given) => {
-                let variable = std::env::var(env::HEARTBEAT_INTERVAL).ok();
-                let (interval, warning) = interval(given, variable.as_deref())?;
-                if let Some(warning) = warning {
-                    to_stderr(&warning);
-                }
-                Some((interval, caller.filter(|_| args.instance().is_none())))
-            }
-            None => None,
-        };
+        let variable = std::env::var(env::HEARTBEAT_INTERVAL).ok();
+        let every = self.every.map(|given| interval(given, variable.as_deref())).transpose()?;
         let checked = sender.status.check();
         checked.map_err(|invalid| Failure::Usage(shown(&invalid.to_string())))?;
-        Ok(Self::Send { sender: Box::new(sender), every })
+        let Some((interval, warning)) = every else {
+            let accepted = sender.send().await.map_err(failure)?;
+            return Ok(describe(&sender.status, &accepted, global.json, document));
+        };
+        if let Some(warning) = warning {
+            to_stderr(&warning);
+        }
+        let caller = caller.filter(|_| self.instance().is_none());
+        repeat(&sender, interval, caller, global.json).await?;
+        Ok(String::new())
     }
-}
 
-impl BeatArgs {
     fn instance(&self) -> Option<&str> {
         self.instance.as_deref().filter(|text| !text.is_empty())
     }
@@ -189,7 +167,7 @@ fn client(args: &BeatArgs) -> Result<HeartbeatClient, Failure> {
             other => other.to_string(),
         };
         let variable = env::SWITCHBOARD_URL;
-        Failure::Usage(format!("--url ({variable}) {what}: it is http://HOST:PORT or https://HOST"))
+        Failure::Usage(format!("--url ({variable}) {what}: use http://HOST:PORT or https://HOST"))
     })?;
     check_time("--timeout", args.timeout, Duration::from_millis(100), Duration::from_secs(300))?;
     let mut client = HeartbeatClient::new(url, args.timeout);
@@ -222,8 +200,8 @@ fn status(args: &BeatArgs, caller: Option<Caller>) -> Result<ConnectorStatus, Fa
     let kind = needed(args.kind.as_deref(), "--type", env::CONNECTOR_TYPE)?;
     let endpoint = needed(args.endpoint.as_deref(), "--endpoint", env::CONNECTOR_ENDPOINT)?;
     let mut status = ConnectorStatus::new(kind, endpoint, instance);
-    status.version.clone_from(&args.software);
-    status.state = Health::parse(&args.state).unwrap_or(Health::Healthy);
+    status.labels.version.clone_from(&args.software);
+    status.state = args.state;
     status.message.clone_from(&args.message);
     status.cursor.clone_from(&args.cursor);
     status.cursor_at.clone_from(&args.cursor_at);
@@ -293,26 +271,6 @@ fn interval(
     Ok((time, warning))
 }
 
-pub(crate) async fn run(task: BeatTask, json: bool) -> Result<ExitCode, Failure> {
-    match task {
-        BeatTask::Off => {
-            let name = env::HEARTBEAT_ENABLED;
-            print(&match json {
-                true => document(&json!({ "status": "off" })),
-                false => format!("heartbeats are switched off by {name}: nothing was sent\n"),
-            })?;
-        }
-        BeatTask::Send { sender, every: None } => {
-            let accepted = sender.send().await.map_err(failure)?;
-            print(&describe(&sender.status, &accepted, json, document))?;
-        }
-        BeatTask::Send { sender, every: Some((interval, caller)) } => {
-            repeat(&sender, interval, caller, json).await?;
-        }
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
 /// Sends heartbeats until a signal comes, or until the connector has ended.
 async fn repeat(
     sender: &HeartbeatSender,
@@ -340,7 +298,7 @@ async fn repeat(
         match report {
             HeartbeatReport::Accepted(accepted) => {
                 let line = |value: &Value| format!("{value}\n");
-                to_stdout(&describe(&sender.status, &accepted, json, line))?;
+                write_stdout(describe(&sender.status, &accepted, json, line))?;
             }
             HeartbeatReport::Failed(error) => {
                 let error = StoreError::from(error);
@@ -359,17 +317,11 @@ async fn repeat(
 /// A heartbeat whose outcome is unknown needs no check: the next one repeats the counters.
 fn failure(error: ConnectorError) -> Failure {
     let error = StoreError::from(error);
+    let kept = "it may have been accepted; the next heartbeat repeats all counters";
     match error.is_unknown() {
-        true => Failure::Kept {
-            error,
-            kept: "it may have been accepted; the next heartbeat repeats all counters",
-        },
-        false => Failure::Store(error),
+        true => Failure::from(error).keeping(kept),
+        false => error.into(),
     }
-}
-
-fn print(text: &str) -> Result<(), Failure> {
-    Ok(to_stdout(text).context("cannot write to standard output")?)
 }
 
 /// Describes a response; prints its warnings to standard error.

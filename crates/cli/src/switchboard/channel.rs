@@ -3,13 +3,13 @@
 use clap::Subcommand;
 use serde_json::{Value, json};
 use tenure_core::{Code, StoreError};
-use tenure_store::StoreUrl;
 use tenure_wire::ingest::{Channel, MAX_NAME_BYTES, is_name};
 
 use super::{change, list, open, operator};
+use crate::args::Global;
 use crate::failure::Failure;
 use crate::output::to_stderr;
-use crate::table::or_dash;
+use crate::table::{or_dash, table};
 
 /// Channels, and providers of one: every replica has the whole list in memory.
 const MAX_CHANNELS: usize = 256;
@@ -56,16 +56,14 @@ pub(super) fn plain_name(text: &str) -> Result<String, String> {
     }
 }
 
-pub(super) async fn run(
-    url: &StoreUrl,
-    command: ChannelCommand,
-    json: bool,
-) -> Result<String, Failure> {
-    let storage = open(url).await?;
+pub(crate) async fn run(command: ChannelCommand, global: &Global) -> Result<String, Failure> {
+    let storage = open(global).await?;
     let known = storage.channels().await?;
     let find = |name: &str| known.iter().find(|channel| channel.name == name);
     let (was, becomes, dry_run) = match command {
-        ChannelCommand::Ls => return Ok(print(&known, json)),
+        ChannelCommand::Ls => {
+            return Ok(list(global, ("channels", &known), value, (HEADS, row), ""));
+        }
         ChannelCommand::Add { channel, providers, alias, dry_run } => {
             let was = find(&channel);
             let becomes = added(&known, was, Channel { name: channel, providers, alias })?;
@@ -83,7 +81,17 @@ pub(super) async fn run(
         let detail = "another operator has changed the channel meanwhile: check it, and try again";
         return Err(conflict(detail.to_owned()));
     }
-    Ok(describe(was, becomes.as_ref(), dry_run, json))
+    let (before, after) = (was.map(value), becomes.as_ref().map(value));
+    let report = json!({ "dry_run": dry_run, "was": before, "is": after });
+    if let Some(becomes) = becomes {
+        return Ok(change(global, dry_run, &report, table(HEADS, [row(&becomes)])));
+    }
+    if !global.json && !dry_run {
+        to_stderr("running replicas refuse its events within 5 seconds");
+    }
+    let did = if dry_run { "would be removed" } else { "is removed" };
+    let text = format!("channel {} {did}\n", was.map_or("", |was| was.name.as_str()));
+    Ok(change(global, dry_run, &report, text))
 }
 
 /// Returns the channel with the additions.
@@ -91,10 +99,12 @@ fn added(known: &[Channel], was: Option<&Channel>, new: Channel) -> Result<Chann
     let Channel { name, providers, alias } = new;
     let mut becomes = match was {
         Some(was) if alias.is_some() && was.alias != alias => {
-            let has = was.alias.as_deref().unwrap_or("its own");
+            let keys = match &was.alias {
+                Some(alias) => format!("the dedupe keys of {alias}"),
+                None => "its own dedupe keys".to_owned(),
+            };
             return Err(conflict(format!(
-                "{name} has the dedupe keys of {has}: with others, events that come again would \
-                 be new ones"
+                "{name} uses {keys}; with other keys, repeated events would count as new"
             )));
         }
         Some(was) => was.clone(),
@@ -115,7 +125,7 @@ fn added(known: &[Channel], was: Option<&Channel>, new: Channel) -> Result<Chann
     }
     if becomes.providers.len() > MAX_PROVIDERS || known.len() >= MAX_CHANNELS && was.is_none() {
         return Err(conflict(format!(
-            "there may be {MAX_CHANNELS} channels with {MAX_PROVIDERS} providers each"
+            "the limit is {MAX_CHANNELS} channels with {MAX_PROVIDERS} providers each"
         )));
     }
     Ok(becomes)
@@ -140,28 +150,12 @@ fn conflict(detail: String) -> Failure {
     StoreError::refused(Code::ChannelConflict, detail).into()
 }
 
-fn print(known: &[Channel], json: bool) -> String {
-    let row = |Channel { name, providers, alias }: &Channel| {
-        [name.clone(), providers.join(","), or_dash(alias.as_deref())]
-    };
-    list(json, "channels", known, value, (["CHANNEL", "PROVIDERS", "ALIAS"], row), "")
+const HEADS: [&str; 3] = ["CHANNEL", "PROVIDERS", "ALIAS"];
+
+fn row(Channel { name, providers, alias }: &Channel) -> [String; 3] {
+    [name.clone(), providers.join(","), or_dash(alias.as_deref())]
 }
 
 fn value(Channel { name, providers, alias }: &Channel) -> Value {
     json!({ "channel": name, "providers": providers, "alias": alias })
-}
-
-fn describe(was: Option<&Channel>, becomes: Option<&Channel>, dry_run: bool, json: bool) -> String {
-    let text = match becomes {
-        Some(becomes) => print(std::slice::from_ref(becomes), false),
-        None => {
-            let did = if dry_run { "would be removed" } else { "is removed" };
-            format!("channel {} {did}\n", was.map_or("", |was| was.name.as_str()))
-        }
-    };
-    if !json && !dry_run && becomes.is_none() {
-        to_stderr("running replicas refuse its events within 5 seconds");
-    }
-    let (was, is) = (was.map(value), becomes.map(value));
-    change(json, dry_run, &json!({ "dry_run": dry_run, "was": was, "is": is }), text)
 }

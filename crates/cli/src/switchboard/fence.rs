@@ -3,13 +3,12 @@
 use clap::Subcommand;
 use serde_json::{Value, json};
 use tenure_core::{DutyKey, StoreError};
-use tenure_store::StoreUrl;
 use tenure_switchboard::storage::{KnownFence, NewestHold, SourceScope, Storage};
 
 use super::{
     at, change, check_text, decision, list, no_such_token, open, scope_shown, scope_value,
 };
-use crate::args::name;
+use crate::args::{Global, name};
 use crate::failure::Failure;
 use crate::output::shown;
 
@@ -42,13 +41,9 @@ pub(crate) enum FenceCommand {
     },
 }
 
-pub(super) async fn run(
-    url: &StoreUrl,
-    command: FenceCommand,
-    json: bool,
-) -> Result<String, Failure> {
+pub(crate) async fn run(command: FenceCommand, global: &Global) -> Result<String, Failure> {
     let FenceCommand::Reset { duty, channel, provider, endpoint, reason, dry_run } = command else {
-        return Ok(print(&all(&*open(url).await?).await?, json));
+        return Ok(print(&all(&*open(global).await?).await?, global));
     };
     let duty = name(&duty, str::parse::<DutyKey>)?.to_string();
     let source = match (channel, provider, endpoint) {
@@ -58,7 +53,7 @@ pub(super) async fn run(
         _ => None,
     };
     let decision = decision(&check_text("--reason", &reason)?);
-    let storage = open(url).await?;
+    let storage = open(global).await?;
     let matches = |fence: &KnownFence| {
         fence.newest.duty == duty && (source.is_none() || fence.source == source)
     };
@@ -71,7 +66,7 @@ pub(super) async fn run(
     }
     let values: Vec<Value> = was.iter().map(value).collect();
     let values = json!({ "dry_run": dry_run, "duty": duty, "was": values });
-    Ok(change(json, dry_run, &values, reset(&duty, &was, dry_run)))
+    Ok(change(global, dry_run, &values, reset(&duty, &was, dry_run)))
 }
 
 async fn all(storage: &dyn Storage) -> Result<Vec<KnownFence>, StoreError> {
@@ -87,7 +82,7 @@ async fn all(storage: &dyn Storage) -> Result<Vec<KnownFence>, StoreError> {
     }
 }
 
-fn print(fences: &[KnownFence], json: bool) -> String {
+fn print(fences: &[KnownFence], global: &Global) -> String {
     let row = |KnownFence { source, newest }: &KnownFence| {
         let NewestHold { duty, epoch, instance, updated_at } = newest;
         let source = source_shown(source.as_ref());
@@ -95,7 +90,7 @@ fn print(fences: &[KnownFence], json: bool) -> String {
     };
     let heads = ["DUTY", "SOURCE", ">EPOCH", "INSTANCE", "SINCE"];
     let empty = "nothing was submitted under a hold yet";
-    list(json, "fences", fences, value, (heads, row), empty)
+    list(global, ("fences", fences), value, (heads, row), empty)
 }
 
 fn value(KnownFence { source, newest }: &KnownFence) -> Value {
@@ -109,7 +104,7 @@ fn value(KnownFence { source, newest }: &KnownFence) -> Value {
 }
 
 fn source_shown(source: Option<&SourceScope>) -> String {
-    source.map_or_else(|| "all".to_owned(), |source| scope_shown(Some(source)))
+    source.map_or_else(|| "all".to_owned(), scope_shown)
 }
 
 fn reset(duty: &str, was: &[KnownFence], dry_run: bool) -> String {

@@ -20,40 +20,19 @@ use tenure_operate::timestamp;
 use tenure_store::{IfAbsent, StoreUrl};
 use tenure_switchboard::storage::{self, Decision, SourceScope, Storage, Token};
 
-use crate::args::{NOT_SHOWN, may_be_secret};
+use crate::args::{Global, quoted};
 use crate::env;
 use crate::failure::Failure;
-use crate::output::{DRY_RUN, document, shown, to_stderr};
+use crate::output::{document, note_dry_run, shown, to_stderr};
 use crate::store::Consent;
 use crate::table::table;
 
-/// The longest text of an operator: a reason, a description, a name.
+/// Longest reason or description of an operator.
 const MAX_TEXT_BYTES: usize = 1024;
-/// The longest name of an operator.
+/// Longest name of an operator.
 const MAX_OPERATOR_BYTES: usize = 256;
 const MICROS: i64 = 1_000_000;
 const DAY_MICROS: i64 = 24 * 60 * 60 * MICROS;
-
-/// A command on the storage of a switchboard.
-pub(crate) enum SwitchboardCommand {
-    Token(token::TokenCommand),
-    Fence(fence::FenceCommand),
-    Channel(channel::ChannelCommand),
-    Connectors(connectors::ConnectorCommand),
-}
-
-pub(crate) async fn run(
-    url: &StoreUrl,
-    command: SwitchboardCommand,
-    json: bool,
-) -> Result<String, Failure> {
-    match command {
-        SwitchboardCommand::Token(command) => token::run(url, command, json).await,
-        SwitchboardCommand::Fence(command) => fence::run(url, command, json).await,
-        SwitchboardCommand::Channel(command) => channel::run(url, command, json).await,
-        SwitchboardCommand::Connectors(command) => connectors::run(url, command, json).await,
-    }
-}
 
 /// Adopts the inbox with its store, or, without consent, foresees it. Returns the position above
 /// which it continues; `None` where there is no switchboard.
@@ -73,11 +52,12 @@ pub(crate) async fn adopt_inbox(
 }
 
 /// Opens the storage of a switchboard that exists.
-async fn open(url: &StoreUrl) -> Result<Arc<dyn Storage>, StoreError> {
-    open_or(url, IfAbsent::Refuse).await
+async fn open(global: &Global) -> Result<Arc<dyn Storage>, StoreError> {
+    open_or(global, IfAbsent::Refuse).await
 }
 
-async fn open_or(url: &StoreUrl, if_absent: IfAbsent) -> Result<Arc<dyn Storage>, StoreError> {
+async fn open_or(global: &Global, if_absent: IfAbsent) -> Result<Arc<dyn Storage>, StoreError> {
+    let url = &global.url()?;
     // Checked before anything is created: not every store has tables.
     url.tables()?;
     url.open(if_absent, process::entropy()).await?;
@@ -85,18 +65,17 @@ async fn open_or(url: &StoreUrl, if_absent: IfAbsent) -> Result<Arc<dyn Storage>
     Ok(storage::open(url, IfAbsent::Create).await?)
 }
 
-/// Prints a list: a JSON document, or a table. `empty` goes to standard error for an empty table.
+/// Formats a list: a JSON document, or a table. `empty` goes to standard error for an empty table.
 fn list<T, const N: usize>(
-    json: bool,
-    key: &str,
-    items: &[T],
+    global: &Global,
+    (key, items): (&str, &[T]),
     value: impl Fn(&T) -> Value,
     (heads, row): ([&str; N], impl Fn(&T) -> [String; N]),
     empty: &str,
 ) -> String {
-    if json {
-        let items: Vec<Value> = items.iter().map(value).collect();
-        return document(&json!({ key: items }));
+    if global.json {
+        let values: Vec<Value> = items.iter().map(value).collect();
+        return document(&json!({ key: values }));
     }
     if items.is_empty() && !empty.is_empty() {
         to_stderr(empty);
@@ -104,15 +83,12 @@ fn list<T, const N: usize>(
     table(heads, items.iter().map(row))
 }
 
-/// Prints the result of a change: a JSON document, or text, with a note for a dry run.
-fn change(json: bool, dry_run: bool, value: &Value, text: String) -> String {
-    if json {
-        return document(value);
-    }
-    if dry_run {
-        to_stderr(DRY_RUN);
-    }
-    text
+/// Formats the result of a change: a JSON document, or text, with a note for a dry run.
+fn change(global: &Global, dry_run: bool, value: &Value, text: String) -> String {
+    global.show(value, || {
+        note_dry_run(dry_run);
+        text
+    })
 }
 
 /// Prints named values, one per line; leaves out those that are missing.
@@ -136,10 +112,9 @@ fn token_id(text: &str) -> Result<String, Failure> {
     if tenure_switchboard::token::is_id(text) {
         return Ok(text.to_owned());
     }
-    let text = if may_be_secret(text) { NOT_SHOWN.to_owned() } else { format!("{text:?}") };
+    let text = quoted(text);
     Err(Failure::Usage(format!(
-        "{text} is not the id of a token: that is tok_ and 16 characters, as `tenure token list` \
-         shows it"
+        "{text} is not a token id: tok_ and 16 characters, as `tenure token list` prints it"
     )))
 }
 
@@ -158,13 +133,13 @@ fn decision(reason: &str) -> Decision {
     Decision { by: operator(), reason: reason.to_owned(), token_id: None }
 }
 
-/// The operator who runs this command, for the audit trail.
+/// Returns the operator who runs this command, for the audit trail.
 fn operator() -> String {
     let given = std::env::var(env::OPERATOR).ok().filter(|name| !name.trim().is_empty());
     let name = given.unwrap_or_else(|| {
         let user = ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok());
-        let number = || format!("uid-{}", rustix::process::getuid().as_raw());
-        let user = user.filter(|user| !user.is_empty()).unwrap_or_else(number);
+        let user = user.filter(|user| !user.is_empty());
+        let user = user.unwrap_or_else(|| format!("uid-{}", rustix::process::getuid().as_raw()));
         format!("{user}@{}", rustix::system::uname().nodename().to_string_lossy())
     });
     bounded(&shown(name.trim()))
@@ -172,8 +147,8 @@ fn operator() -> String {
 
 /// Cuts a name to the length that is kept.
 fn bounded(name: &str) -> String {
-    let most = (0..=MAX_OPERATOR_BYTES).rev().find(|end| name.is_char_boundary(*end)).unwrap_or(0);
-    name.get(..most).unwrap_or(name).to_owned()
+    let end = (0..=MAX_OPERATOR_BYTES).rev().find(|end| name.is_char_boundary(*end));
+    name[..end.unwrap_or(0)].to_owned()
 }
 
 /// The wall clock in microseconds, for messages. The validity of a token is not judged by it.
@@ -184,10 +159,6 @@ fn now() -> i64 {
 /// Formats microseconds since 1970.
 fn at(micros: i64) -> String {
     timestamp(u64::try_from(micros / 1000).unwrap_or(0))
-}
-
-fn at_or_null(micros: Option<i64>) -> Value {
-    micros.map_or(Value::Null, |micros| at(micros).into())
 }
 
 /// Formats a time as its age by the clock of this machine.
@@ -207,23 +178,15 @@ fn time_before(now: i64, micros: i64) -> String {
     }
 }
 
-fn scope_shown(scope: Option<&SourceScope>) -> String {
-    scope.map_or_else(
-        || "-".to_owned(),
-        |SourceScope { channel, provider, endpoint_identity }| {
-            shown(&format!("{channel}/{provider}/{endpoint_identity}"))
-        },
-    )
+fn scope_shown(scope: &SourceScope) -> String {
+    let SourceScope { channel, provider, endpoint_identity } = scope;
+    shown(&format!("{channel}/{provider}/{endpoint_identity}"))
 }
 
 fn scope_value(scope: Option<&SourceScope>) -> Value {
-    scope.map_or(Value::Null, |scope| {
-        json!({
-            "channel": scope.channel,
-            "provider": scope.provider,
-            "endpoint_identity": scope.endpoint_identity,
-        })
-    })
+    json!(scope.map(|SourceScope { channel, provider, endpoint_identity }| json!({
+        "channel": channel, "provider": provider, "endpoint_identity": endpoint_identity,
+    })))
 }
 
 #[cfg(test)]

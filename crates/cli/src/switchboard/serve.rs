@@ -7,211 +7,97 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
-use tenure_core::guarantee::Level as Promise;
+use tenure_core::guarantee::Level;
 use tenure_core::text::span;
 use tenure_core::{Code, StoreError};
 use tenure_duty::process;
 use tenure_operate::doctor;
 use tenure_store::{IfAbsent, StoreUrl};
 use tenure_supervise::member::describe_store;
-use tenure_supervise::observe::{LogFormat, LogLevel};
+use tenure_supervise::observe::LogLevel;
 use tenure_supervise::{Signal, Signals};
 use tenure_switchboard::liveness::Policy;
 use tenure_switchboard::storage::{self, InboxRetention};
-use tenure_switchboard::{CertificateFiles, ClientTimeouts, Limiter};
+use tenure_switchboard::{CertificateFiles, ClientTimeouts, Limiter, ServerSettings};
 use tenure_wire::ingest::Fields;
 use tokio::sync::oneshot;
 
 use super::liveness;
 use super::serve_log::ServeLog;
 use super::token::micros;
-use crate::args::{self, duration, path};
-use crate::env;
+use crate::args::{duration, path, words};
 use crate::failure::Failure;
 use crate::limits::{MAX_AGE, check_count, check_time};
 use crate::observe::{LogFormatArg, socket_address};
+use crate::operate::ended_by;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
+/// Options of `tenure serve`. Each of those in [`crate::env::SERVE`] has a variable of its name.
 #[derive(clap::Args)]
 pub(crate) struct ServeArgs {
     /// Address to listen on; a port alone listens on 127.0.0.1
-    #[arg(
-        long,
-        value_name = "[ADDRESS:]PORT",
-        env = env::LISTEN,
-        hide_env_values = true,
-        default_value = "127.0.0.1:8420",
-        value_parser = socket_address
-    )]
+    #[arg(long, value_name = "[ADDRESS:]PORT")]
+    #[arg(default_value = "127.0.0.1:8420", value_parser = socket_address)]
     listen: SocketAddr,
     /// TLS certificate chain (PEM); enables TLS
-    #[arg(
-        long,
-        value_name = "PATH",
-        env = env::TLS_CERT,
-        hide_env_values = true,
-        requires = "tls_key"
-    )]
+    #[arg(long, value_name = "PATH", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
     /// TLS private key (PEM)
-    #[arg(
-        long,
-        value_name = "PATH",
-        env = env::TLS_KEY,
-        hide_env_values = true,
-        requires = "tls_cert"
-    )]
+    #[arg(long, value_name = "PATH", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
     /// Number of trusted proxies in front that append to X-Forwarded-For
-    #[arg(
-        long,
-        value_name = "N",
-        env = env::TRUSTED_PROXIES,
-        hide_env_values = true,
-        default_value_t = 0
-    )]
+    #[arg(long, value_name = "N", default_value_t = 0)]
     trusted_proxies: usize,
     /// Address at which other replicas reach this one [default: --listen, unless it is a wildcard]
-    #[arg(
-        long,
-        value_name = "HOST:PORT",
-        env = env::ADVERTISE,
-        hide_env_values = true,
-        value_parser = reachable
-    )]
+    #[arg(long, value_name = "HOST:PORT", value_parser = reachable)]
     advertise: Option<String>,
     /// Host name that MCP clients may use for this server; repeatable [default: any]
-    #[arg(
-        long = "allowed-host",
-        value_name = "HOST[:PORT]",
-        env = env::ALLOWED_HOSTS,
-        hide_env_values = true,
-        value_delimiter = ',',
-        value_parser = host
-    )]
+    #[arg(long = "allowed-host", value_name = "HOST[:PORT]", value_delimiter = ',')]
+    #[arg(value_parser = host)]
     allowed_hosts: Vec<String>,
     /// Retention of inbox messages and closed dead letters, 1h to 3650d
-    #[arg(
-        long,
-        value_name = "TIME",
-        env = env::KEEP_BODIES,
-        hide_env_values = true,
-        default_value = "30d",
-        value_parser = duration
-    )]
+    #[arg(long, value_name = "TIME", default_value = "30d", value_parser = duration)]
     keep_bodies: Duration,
     /// Retention of dedupe keys after an event was last seen; at least --keep-bodies
-    #[arg(
-        long,
-        value_name = "TIME",
-        env = env::KEEP_KEYS,
-        hide_env_values = true,
-        default_value = "45d",
-        value_parser = duration
-    )]
+    #[arg(long, value_name = "TIME", default_value = "45d", value_parser = duration)]
     keep_keys: Duration,
     /// Failed authentications of an address within --auth-window before it is rejected
-    #[arg(
-        long,
-        value_name = "N",
-        env = env::AUTH_FAILURES,
-        hide_env_values = true,
-        default_value_t = 5
-    )]
+    #[arg(long, value_name = "N", default_value_t = 5)]
     auth_failures: u32,
     /// Time window of --auth-failures
-    #[arg(
-        long,
-        value_name = "TIME",
-        env = env::AUTH_WINDOW,
-        hide_env_values = true,
-        default_value = "15m",
-        value_parser = args::duration
-    )]
+    #[arg(long, value_name = "TIME", default_value = "15m", value_parser = duration)]
     auth_window: Duration,
     /// Maximum number of open connections
-    #[arg(
-        long,
-        value_name = "N",
-        env = env::MAX_CONNECTIONS,
-        hide_env_values = true,
-        default_value_t = 1024
-    )]
+    #[arg(long, value_name = "N", default_value_t = 1024)]
     max_connections: usize,
     /// Maximum number of connections per address; ignored with --trusted-proxies [default: three
     /// quarters of --max-connections, no limit on a loopback address]
-    #[arg(
-        long,
-        value_name = "N",
-        env = env::MAX_CONNECTIONS_PER_ADDRESS,
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "N")]
     max_connections_per_address: Option<usize>,
     /// Memory for requests in progress, at least 9MiB
-    #[arg(
-        long,
-        value_name = "BYTES",
-        env = env::MEMORY_BUDGET,
-        hide_env_values = true,
-        default_value = "32MiB",
-        value_parser = bytes
-    )]
+    #[arg(long, value_name = "BYTES", default_value = "32MiB", value_parser = bytes)]
     memory_budget: usize,
     /// Idle timeout while reading a request or writing a response, 1s to 1h; a whole body or
     /// response may take three times as long
-    #[arg(
-        long,
-        value_name = "TIME",
-        env = env::CLIENT_TIMEOUT,
-        hide_env_values = true,
-        default_value = "10s",
-        value_parser = args::duration
-    )]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     client_timeout: Duration,
     /// Time that open requests may take to finish on shutdown, at most 1h
-    #[arg(
-        long,
-        value_name = "TIME",
-        env = env::DRAIN,
-        hide_env_values = true,
-        default_value = "20s",
-        value_parser = args::duration
-    )]
+    #[arg(long, value_name = "TIME", default_value = "20s", value_parser = duration)]
     drain: Duration,
     /// Liveness policy: silence after which a connector is stale, then offline
-    #[arg(
-        long,
-        value_name = liveness::WORDS,
-        env = env::LIVENESS,
-        hide_env_values = true,
-        default_value = "usual",
-        value_parser = liveness::policy
-    )]
+    #[arg(long, value_name = liveness::WORDS)]
+    #[arg(default_value = "usual", value_parser = liveness::policy)]
     liveness: Policy,
     /// Interval between updates of the connector statistics, 100ms to 1h
-    #[arg(
-        long,
-        value_name = "TIME",
-        env = env::STATISTICS_EVERY,
-        hide_env_values = true,
-        default_value = "10s",
-        value_parser = args::duration
-    )]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     statistics_every: Duration,
     /// Minimum guarantee of the store; the switchboard does not start below it
-    #[arg(long, value_name = "LEVEL", value_parser = args::levels())]
-    require: Option<String>,
+    #[arg(long, value_name = "LEVEL", value_parser = words(Level::ALL, Level::as_str))]
+    require: Option<Level>,
     /// Fields of an event that `ingest.v1` does not define: refuse the event, or keep them
-    #[arg(
-        long,
-        value_name = "refused|kept",
-        env = env::FIELDS,
-        hide_env_values = true,
-        default_value = "refused",
-        value_parser = fields
-    )]
+    #[arg(long, value_name = "refused|kept", default_value = "refused", value_parser = fields)]
     fields: Fields,
     /// Format of messages on standard error
     #[arg(long, value_enum, default_value = "human")]
@@ -260,70 +146,61 @@ fn bytes(text: &str) -> Result<usize, String> {
     number.checked_mul(unit).ok_or_else(wrong)
 }
 
-/// Checked settings of the switchboard.
-#[derive(Debug)]
-pub(crate) struct ServeSettings {
-    store: StoreUrl,
-    require: Option<Promise>,
-    log: LogFormat,
-    server: tenure_switchboard::ServerSettings,
-}
-
-impl ServeSettings {
-    pub(crate) fn new(args: &ServeArgs, store: StoreUrl) -> Result<Self, Failure> {
-        // Checked before anything is opened or created.
-        store.tables()?;
-        check_time("--keep-bodies", args.keep_bodies, HOUR, MAX_AGE)?;
-        check_time("--keep-keys", args.keep_keys, HOUR, MAX_AGE)?;
-        if args.keep_keys < args.keep_bodies {
+impl ServeArgs {
+    /// Checks the options, before anything is opened or created.
+    fn check(&self) -> Result<(), Failure> {
+        check_time("--keep-bodies", self.keep_bodies, HOUR, MAX_AGE)?;
+        check_time("--keep-keys", self.keep_keys, HOUR, MAX_AGE)?;
+        if self.keep_keys < self.keep_bodies {
+            let [keys, bodies] = [self.keep_keys, self.keep_bodies].map(span);
             return Err(Failure::Usage(format!(
-                "--keep-keys ({}) is shorter than --keep-bodies ({}): an event in the inbox has \
-                 to be recognised when it comes again",
-                span(args.keep_keys),
-                span(args.keep_bodies),
+                "--keep-keys ({keys}) is shorter than --keep-bodies ({bodies}): an event in the \
+                 inbox has to be recognised when it comes again"
             )));
         }
-        check_count("--trusted-proxies", args.trusted_proxies, 0, 16)?;
-        check_count("--auth-failures", args.auth_failures as usize, 1, 1_000_000)?;
-        check_time("--auth-window", args.auth_window, Duration::from_secs(1), DAY)?;
-        check_count("--max-connections", args.max_connections, 1, 65_536)?;
-        if let Some(most) = args.max_connections_per_address {
+        check_count("--trusted-proxies", self.trusted_proxies, 0, 16)?;
+        check_count("--auth-failures", self.auth_failures as usize, 1, 1_000_000)?;
+        check_time("--auth-window", self.auth_window, Duration::from_secs(1), DAY)?;
+        check_count("--max-connections", self.max_connections, 1, 65_536)?;
+        if let Some(most) = self.max_connections_per_address {
             check_count("--max-connections-per-address", most, 1, 65_536)?;
         }
-        check_count("--memory-budget", args.memory_budget, 9 << 20, 1 << 40)?;
-        check_time("--client-timeout", args.client_timeout, Duration::from_secs(1), HOUR)?;
-        check_time("--drain", args.drain, Duration::ZERO, HOUR)?;
-        check_time("--statistics-every", args.statistics_every, Duration::from_millis(100), HOUR)?;
-        let tls = match (&args.tls_cert, &args.tls_key) {
+        check_count("--memory-budget", self.memory_budget, 9 << 20, 1 << 40)?;
+        check_time("--client-timeout", self.client_timeout, Duration::from_secs(1), HOUR)?;
+        check_time("--drain", self.drain, Duration::ZERO, HOUR)?;
+        check_time("--statistics-every", self.statistics_every, Duration::from_millis(100), HOUR)?;
+        Ok(())
+    }
+
+    fn settings(&self, store: StoreUrl) -> Result<ServerSettings, Failure> {
+        let tls = match (&self.tls_cert, &self.tls_key) {
             (Some(certificate), Some(key)) => {
                 Some(CertificateFiles { certificate: path(certificate)?, key: path(key)? })
             }
             _ => None,
         };
-        let server = tenure_switchboard::ServerSettings {
-            listen: args.listen,
+        Ok(ServerSettings {
+            listen: self.listen,
             tls,
-            max_connections: args.max_connections,
-            max_connections_per_address: args.max_connections_per_address,
-            memory_budget: args.memory_budget,
-            keep: InboxRetention { bodies: micros(args.keep_bodies), keys: micros(args.keep_keys) },
+            max_connections: self.max_connections,
+            max_connections_per_address: self.max_connections_per_address,
+            memory_budget: self.memory_budget,
+            keep: InboxRetention { bodies: micros(self.keep_bodies), keys: micros(self.keep_keys) },
             limiter: Limiter {
-                failures: args.auth_failures,
-                window: args.auth_window,
-                trusted_proxies: args.trusted_proxies,
+                failures: self.auth_failures,
+                window: self.auth_window,
+                trusted_proxies: self.trusted_proxies,
             },
-            advertise: args.advertise.clone(),
-            allowed_hosts: args.allowed_hosts.clone(),
-            timeouts: timeouts(args.client_timeout),
-            drain: args.drain,
-            store: Some(store.clone()),
-            liveness: args.liveness,
-            fields: args.fields,
-            statistics_every: args.statistics_every,
-            ..tenure_switchboard::ServerSettings::default()
-        };
-        let require = args.require.as_deref().and_then(Promise::parse);
-        Ok(Self { store, require, log: args.log.into(), server })
+            advertise: self.advertise.clone(),
+            allowed_hosts: self.allowed_hosts.clone(),
+            timeouts: timeouts(self.client_timeout),
+            drain: self.drain,
+            store: Some(store),
+            liveness: self.liveness,
+            fields: self.fields,
+            statistics_every: self.statistics_every,
+            ..ServerSettings::default()
+        })
     }
 }
 
@@ -343,27 +220,38 @@ fn timeouts(step: Duration) -> ClientTimeouts {
 }
 
 /// Runs the switchboard until a signal asks it to end, with one thread per core.
-pub(crate) fn main(settings: ServeSettings) -> Result<ExitCode, Failure> {
+pub(crate) fn main(args: &ServeArgs, store: &StoreUrl) -> Result<ExitCode, Failure> {
+    store.tables()?;
+    args.check()?;
+    let server = args.settings(store.clone())?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.context("cannot start the runtime")?;
-    let (log, flushed) = ServeLog::start(settings.log)?;
-    let ended = runtime.block_on(run(settings, log));
+    let (log, flushed) = ServeLog::start(args.log.into())?;
+    let ended = runtime.block_on(run(args, store, server, &log));
+    drop(log);
     // Requests still running have had their time.
     runtime.shutdown_background();
     flushed.wait();
     ended
 }
 
-async fn run(settings: ServeSettings, log: ServeLog) -> Result<ExitCode, Failure> {
+async fn run(
+    args: &ServeArgs,
+    store: &StoreUrl,
+    mut server: ServerSettings,
+    log: &ServeLog,
+) -> Result<ExitCode, Failure> {
     let mut signals = Signals::listen().context("cannot listen to signals")?;
-    let ServeSettings { store, require, log: format, mut server } = settings;
     server.log = log.sink();
     let is_encrypted = server.tls.is_some();
     let opening = async {
-        let promise = check_guarantee(&store, require).await?;
-        Ok::<_, StoreError>((storage::open(&store, IfAbsent::Create).await?, promise))
+        // The tables of the switchboard are in the same database or file.
+        let opened = store.open(IfAbsent::Create, process::entropy()).await?;
+        let level = doctor::level(&*opened).await?;
+        doctor::check(level, args.require)?;
+        Ok::<_, StoreError>((storage::open(store, IfAbsent::Create).await?, level))
     };
-    let (storage, promise) = tokio::select! {
+    let (storage, level) = tokio::select! {
         opened = opening => opened?,
         signal = stop_signal(&mut signals) => return Ok(ended_by(signal)),
     };
@@ -375,15 +263,15 @@ async fn run(settings: ServeSettings, log: ServeLog) -> Result<ExitCode, Failure
     let started = tenure_switchboard::serve(server, storage, asked).await;
     let handle = started.map_err(|error| match error.code() {
         // The store or its tables may have been created.
-        Code::OpenToAll => Failure::Kept { error: error.into(), kept: "nothing listens" },
+        Code::OpenToAll => Failure::from(error).keeping("nothing listens"),
         _ => Failure::from(error),
     })?;
     if has_tokens {
         log.write(LogLevel::Info, "tokens", "tokens are required".to_owned());
     }
-    log.write(LogLevel::Info, "store", format!("store {}", describe_store(&store)));
-    log.write(LogLevel::Info, "guarantee", format!("guarantee: {promise} (see `tenure doctor`)"));
-    if format == LogFormat::Human && std::io::stderr().is_terminal() {
+    log.write(LogLevel::Info, "store", format!("store {}", describe_store(store)));
+    log.write(LogLevel::Info, "guarantee", format!("guarantee: {level} (see `tenure doctor`)"));
+    if args.log == LogFormatArg::Human && std::io::stderr().is_terminal() {
         let url = format!("{}://{}", if is_encrypted { "https" } else { "http" }, handle.address());
         log.write(LogLevel::Info, "try", format!("try: {}", first_event(&url, has_tokens)));
     }
@@ -399,15 +287,6 @@ async fn run(settings: ServeSettings, log: ServeLog) -> Result<ExitCode, Failure
     }
 }
 
-/// Returns the guarantee of the store; refuses one below `require`. The tables of the switchboard
-/// are in the same database or file.
-async fn check_guarantee(url: &StoreUrl, require: Option<Promise>) -> Result<Promise, StoreError> {
-    let store = url.open(IfAbsent::Create, process::entropy()).await?;
-    let promise = doctor::level(&*store).await?;
-    doctor::check(promise, require)?;
-    Ok(promise)
-}
-
 /// Waits for a signal that asks this process to end.
 async fn stop_signal(signals: &mut Signals) -> Signal {
     loop {
@@ -416,10 +295,6 @@ async fn stop_signal(signals: &mut Signals) -> Signal {
             return signal;
         }
     }
-}
-
-fn ended_by(signal: Signal) -> ExitCode {
-    ExitCode::from(128 + u8::try_from(signal.as_raw()).unwrap_or(0))
 }
 
 /// Returns a command that submits an event, to be copied.

@@ -11,7 +11,7 @@ use tenure_switchboard::{NoticeLevel, NoticeSink};
 use crate::failure::Failure;
 use crate::output::{shown, to_stderr};
 
-/// Lines that wait to be written. Notices are rare: more lines mean that nobody reads.
+/// Lines that wait to be written. Notices are rare: more lines mean that the reader is stuck.
 const MAX_QUEUED_LINES: usize = 1024;
 /// Limit on writing the last lines.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
@@ -27,7 +27,7 @@ pub(super) struct ServeLog {
 pub(super) struct Flushed(Receiver<()>);
 
 impl Flushed {
-    /// Waits for the last lines, unless nobody reads them.
+    /// Waits until the last lines are written, for a limited time.
     pub(super) fn wait(&self) {
         let _ = self.0.recv_timeout(FLUSH_TIMEOUT);
     }

@@ -6,16 +6,15 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 use tenure_core::text::counted;
 use tenure_core::{Code, StoreError};
-use tenure_store::StoreUrl;
 use tenure_switchboard::storage::Token;
 
 use super::{
-    DAY_MICROS, ago, at, at_or_null, change, check_text, create, fields, find_token, list,
-    no_such_token, now, open, operator, scope_shown, scope_value, token_id, trail,
+    DAY_MICROS, ago, at, change, check_text, create, fields, find_token, list, no_such_token, now,
+    open, operator, scope_shown, scope_value, token_id, trail,
 };
-use crate::args::duration;
+use crate::args::{Global, duration};
 use crate::failure::Failure;
-use crate::output::{document, shown};
+use crate::output::shown;
 use crate::table::or_dash;
 
 #[derive(Subcommand)]
@@ -59,25 +58,22 @@ pub(crate) struct RevokeArgs {
     dry_run: bool,
 }
 
-pub(super) async fn run(
-    url: &StoreUrl,
-    command: TokenCommand,
-    json: bool,
-) -> Result<String, Failure> {
+pub(crate) async fn run(command: TokenCommand, global: &Global) -> Result<String, Failure> {
     match command {
-        TokenCommand::Create(args) => create::run(url, &args, json).await,
+        TokenCommand::Create(args) => create::run(&args, global).await,
         TokenCommand::List { expires_within, unused_since } => {
-            let mut tokens = open(url).await?.tokens().await?;
+            let mut tokens = open(global).await?.tokens().await?;
             tokens.retain(|token| is_listed(token, expires_within, unused_since));
-            Ok(print(&tokens, json))
+            Ok(print(&tokens, global))
         }
         TokenCommand::Show { id } => {
             let id = token_id(&id)?;
-            Ok(show(&find_token(&*open(url).await?, &id).await?, json))
+            let token = find_token(&*open(global).await?, &id).await?;
+            Ok(global.show(&value(&token), || describe(&token)))
         }
-        TokenCommand::Revoke(args) => revoke(url, &args, json).await,
-        TokenCommand::Usage(args) => trail::usage(url, &args, json).await,
-        TokenCommand::Audit(args) => trail::audit(url, &args, json).await,
+        TokenCommand::Revoke(args) => revoke(&args, global).await,
+        TokenCommand::Usage(args) => trail::usage(&args, global).await,
+        TokenCommand::Audit(args) => trail::audit(&args, global).await,
     }
 }
 
@@ -120,7 +116,7 @@ fn is_listed(
     expires_within.is_none_or(soon) && unused_since.is_none_or(unused)
 }
 
-fn print(tokens: &[Token], json: bool) -> String {
+fn print(tokens: &[Token], global: &Global) -> String {
     let heads = ["TOKEN", "STATE", "ENV", "ROLES", "SCOPE", "EXPIRES", "LAST_USED", "DESCRIPTION"];
     let row = |token: &Token| {
         [
@@ -128,28 +124,17 @@ fn print(tokens: &[Token], json: bool) -> String {
             TokenState::of(token).as_str().to_owned(),
             shown(&token.environment),
             shown(&token.roles.join(",")),
-            scope_shown(token.scope.as_ref()),
+            or_dash(token.scope.as_ref().map(scope_shown)),
             at(token.expires_at),
             or_dash(token.last_used_at.map(at)),
             shown(&token.description),
         ]
     };
     let empty = "there is no such token; `tenure token create` creates one";
-    list(json, "tokens", tokens, value, (heads, row), empty)
+    list(global, ("tokens", tokens), value, (heads, row), empty)
 }
 
-fn show(token: &Token, json: bool) -> String {
-    if json {
-        return document(&value(token));
-    }
-    let mut text = format!(
-        "token: {}\nstate: {}\nenvironment: {}\nroles: {}\nscope: {}\n",
-        token.token_id,
-        TokenState::of(token).as_str(),
-        shown(&token.environment),
-        shown(&token.roles.join(", ")),
-        scope_shown(token.scope.as_ref()),
-    );
+fn describe(token: &Token) -> String {
     let created = format!("{} by {}", at(token.created_at), shown(&token.created_by));
     let revoked = token.revoked_at.map(|revoked| {
         let (by, why) = (token.revoked_by.as_deref(), token.revoked_reason.as_deref());
@@ -163,15 +148,19 @@ fn show(token: &Token, json: bool) -> String {
         }
         _ => at(token.expires_at),
     };
-    text += &fields([
+    fields([
+        ("token", Some(token.token_id.clone())),
+        ("state", Some(TokenState::of(token).as_str().to_owned())),
+        ("environment", Some(shown(&token.environment))),
+        ("roles", Some(shown(&token.roles.join(", ")))),
+        ("scope", Some(or_dash(token.scope.as_ref().map(scope_shown)))),
         ("created", Some(created)),
         ("expires", Some(expires)),
         ("revoked", revoked),
         ("last used", Some(token.last_used_at.map_or_else(|| "never".to_owned(), at))),
         ("replaces", token.replaces_token_id.clone()),
         ("description", Some(shown(&token.description)).filter(|text| !text.is_empty())),
-    ]);
-    text
+    ])
 }
 
 /// Refuses to revoke a token that was used within the last day by mistake.
@@ -187,10 +176,10 @@ fn check_unused(token: &Token, force: bool) -> Result<(), Failure> {
     }
 }
 
-async fn revoke(url: &StoreUrl, args: &RevokeArgs, json: bool) -> Result<String, Failure> {
+async fn revoke(args: &RevokeArgs, global: &Global) -> Result<String, Failure> {
     let RevokeArgs { force, dry_run, .. } = *args;
     let (id, reason) = (token_id(&args.id)?, check_text("--reason", &args.reason)?);
-    let storage = open(url).await?;
+    let storage = open(global).await?;
     let token = find_token(&*storage, &id).await?;
     check_unused(&token, force)?;
     let changed = match dry_run {
@@ -204,7 +193,7 @@ async fn revoke(url: &StoreUrl, args: &RevokeArgs, json: bool) -> Result<String,
         "dry_run": dry_run,
         "token_id": id,
         "changed": changed,
-        "last_used_at": at_or_null(token.last_used_at),
+        "last_used_at": token.last_used_at.map(at),
     });
     let did = match (changed, dry_run) {
         (false, _) => "had ended before",
@@ -212,7 +201,7 @@ async fn revoke(url: &StoreUrl, args: &RevokeArgs, json: bool) -> Result<String,
         (true, false) => "is revoked: requests with it get 401 from now on",
     };
     let used = token.last_used_at.map_or_else(|| "never".to_owned(), at);
-    Ok(change(json, dry_run, &value, format!("{id} {did}\nlast used: {used}\n")))
+    Ok(change(global, dry_run, &value, format!("{id} {did}\nlast used: {used}\n")))
 }
 
 /// A token as JSON.
@@ -226,12 +215,12 @@ fn value(token: &Token) -> Value {
         "created_at": at(token.created_at),
         "created_by": token.created_by,
         "expires_at": at(token.expires_at),
-        "revoked_at": at_or_null(token.revoked_at),
+        "revoked_at": token.revoked_at.map(at),
         "revoked_by": token.revoked_by,
         "revoked_reason": token.revoked_reason,
         "description": token.description,
         "replaces": token.replaces_token_id,
-        "last_used_at": at_or_null(token.last_used_at),
+        "last_used_at": token.last_used_at.map(at),
     })
 }
 

@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tenure_core::DutyKey;
-use tenure_store::StoreUrl;
 use tenure_switchboard::storage::{TokenAudit, TokenUsage};
 
 use super::token::micros;
 use super::{at, find_token, list, now, open, token_id};
-use crate::args::{duration, name};
+use crate::args::{Global, duration, name};
 use crate::failure::Failure;
 use crate::limits::{MAX_AGE, check_count, check_time};
-use crate::output::{document, shown};
+use crate::output::{document, shown, to_stderr};
+use crate::table::table;
 
 #[derive(clap::Args)]
 pub(crate) struct UsageArgs {
@@ -32,28 +32,31 @@ pub(crate) struct AuditArgs {
     limit: usize,
 }
 
-pub(super) async fn usage(url: &StoreUrl, args: &UsageArgs, json: bool) -> Result<String, Failure> {
+pub(super) async fn usage(args: &UsageArgs, global: &Global) -> Result<String, Failure> {
     check_time("--since", args.since, Duration::ZERO, MAX_AGE)?;
     let id = args.id.as_deref().map(token_id).transpose()?;
-    let storage = open(url).await?;
+    let storage = open(global).await?;
     if let Some(id) = &id {
         find_token(&*storage, id).await?;
     }
     let since = day(now().saturating_sub(micros(args.since)));
     let usage = storage.usage(id.as_deref(), &since).await?;
-    let value = |usage: &TokenUsage| {
-        json!({
-            "token_id": usage.token_id,
-            "day": usage.day,
-            "requests": usage.requests,
-            "accepted": usage.accepted,
-            "duplicates": usage.duplicates,
-            "refused": usage.refused,
-        })
-    };
-    if json {
+    if global.json {
+        let value = |usage: &TokenUsage| {
+            json!({
+                "token_id": usage.token_id,
+                "day": usage.day,
+                "requests": usage.requests,
+                "accepted": usage.accepted,
+                "duplicates": usage.duplicates,
+                "refused": usage.refused,
+            })
+        };
         let usage: Vec<Value> = usage.iter().map(value).collect();
         return Ok(document(&json!({ "since": since, "usage": usage })));
+    }
+    if usage.is_empty() {
+        to_stderr(&format!("there was no request since {since}"));
     }
     let row = |usage: &TokenUsage| {
         let TokenUsage { requests, accepted, duplicates, refused, .. } = usage;
@@ -62,8 +65,7 @@ pub(super) async fn usage(url: &StoreUrl, args: &UsageArgs, json: bool) -> Resul
         [shown(&usage.token_id), usage.day.clone(), requests, accepted, duplicates, refused]
     };
     let heads = ["TOKEN", "DAY", ">REQUESTS", ">ACCEPTED", ">DUPLICATES", ">REFUSED"];
-    let empty = format!("there was no request since {since}");
-    Ok(list(false, "usage", &usage, value, (heads, row), &empty))
+    Ok(table(heads, usage.iter().map(row)))
 }
 
 /// Formats the day of a time, UTC.
@@ -72,9 +74,9 @@ fn day(micros: i64) -> String {
     time.strftime("%Y-%m-%d").to_string()
 }
 
-pub(super) async fn audit(url: &StoreUrl, args: &AuditArgs, json: bool) -> Result<String, Failure> {
+pub(super) async fn audit(args: &AuditArgs, global: &Global) -> Result<String, Failure> {
     check_count("--limit", args.limit, 1, 10_000)?;
-    // Ids that may be meant; none stands for all entries.
+    // Possible ids; `None` selects all entries.
     let ids = match args.id.as_deref() {
         None => vec![None],
         Some(id) if id.contains('/') => {
@@ -85,7 +87,7 @@ pub(super) async fn audit(url: &StoreUrl, args: &AuditArgs, json: bool) -> Resul
         }
         Some(id) => vec![Some(token_id(id)?)],
     };
-    let storage = open(url).await?;
+    let storage = open(global).await?;
     let mut entries = Vec::new();
     for id in ids {
         if entries.is_empty() {
@@ -109,5 +111,5 @@ pub(super) async fn audit(url: &StoreUrl, args: &AuditArgs, json: bool) -> Resul
     };
     let heads = ["AT", "ACTION", "ON", "BY", "REASON"];
     let empty = "the audit trail has no such entry";
-    Ok(list(json, "audit", &entries, value, (heads, row), empty))
+    Ok(list(global, ("audit", &entries), value, (heads, row), empty))
 }

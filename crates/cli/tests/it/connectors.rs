@@ -6,7 +6,7 @@ use tenure_switchboard::liveness::Policy;
 use tenure_switchboard::storage::{
     self, HeartbeatOutcome, ReceivedHeartbeat, Registry, TimeSource,
 };
-use tenure_wire::heartbeat::{ConnectorCheckpoint, Counters, Health, Heartbeat};
+use tenure_wire::heartbeat::{ConnectorCheckpoint, Counters, Health, Heartbeat, Labels};
 use testkit::{TEST_POSTGRES, service};
 use uuid::Uuid;
 
@@ -80,7 +80,7 @@ fn heartbeat(connector_type: &str, endpoint_identity: &str) -> Heartbeat {
         connector_type: connector_type.to_owned(),
         endpoint_identity: endpoint_identity.to_owned(),
         instance_id: Uuid::new_v4(),
-        version: None,
+        labels: Labels::default(),
         state: Health::Healthy,
         error_message: None,
         uptime_s: 60,
@@ -105,7 +105,7 @@ fn connectors_are_listed_shown_put_away_and_removed() {
         let instance = Uuid::new_v4();
         let troubled = Heartbeat {
             instance_id: instance,
-            version: Some("1.2\u{7}".to_owned()),
+            labels: Labels { version: Some("1.2\u{7}".to_owned()) },
             state: Health::Degraded,
             error_message: Some("slow\u{1b}[2J".to_owned()),
             checkpoint: Some(ConnectorCheckpoint {
@@ -166,8 +166,8 @@ fn shown(place: &Place, instance: Uuid) {
         "state: degraded: slow\\u{1b}[2J",
         "registered by: its first heartbeat",
         "checkpoint: 12\\n34, updated 2026-02-15T10:30:00.000Z",
-        "counters: 42 ingested, 1 failed, 0 duplicates, 0 calls to the source, 0 checkpoints \
-         saved",
+        "counters: messages ingested 42, messages failed 1, source api calls 0, checkpoint saves \
+         0, dedupe accepted 0",
     ] {
         assert!(text.stdout.lines().any(|it| it == line), "{line}: {text:?}");
     }
@@ -272,7 +272,7 @@ fn what_makes_no_sense_is_refused_with_what_would() {
         (&["show", "postgres://me:s3cret@h/db", "team"], "1 to 128 bytes"),
         (&["show", "slack", " \t"], "1 to 1024 bytes"),
         (&["show", "slack", &long], "1 to 1024 bytes"),
-        (&["show", "slack", &secret], "no token"),
+        (&["show", "slack", &secret], "not a token"),
         (&["add", "sla\u{1b}ck", "team"], "control characters"),
         (&["archive", "slack", "team"], "--reason"),
         (&["archive", "slack", "team", "--reason", " "], "--reason"),

@@ -41,7 +41,7 @@ impl Patient {
     fn has(&self, level: Level) -> Value {
         let report = self.report();
         assert_eq!(report["guarantee"], level.as_str(), "{report:#}");
-        for required in Level::ALL {
+        for &required in Level::ALL {
             let words = ["doctor", "--json", "--store", &self.url, "--require", required.as_str()];
             let ran = self.tenure.run(&words);
             let satisfied = required <= level;
@@ -147,8 +147,8 @@ fn people_read_the_level_first_and_what_to_change() {
     // Too little is an error, and the report is there all the same.
     let ran = tenure.run(&["doctor", "--require", "fenced", "--store", &url]);
     assert_eq!((ran.code, ran.stdout.starts_with(first)), (Some(1), true), "{ran:?}");
-    let error = "ST027: the store cannot give the guarantee that is required: \
-                 required is fenced, and the store gives best-effort\n";
+    let error = "ST027: the store does not give the required guarantee: \
+                 fenced is required, the store gives best-effort\n";
     assert!(ran.stderr.starts_with(error), "{ran:?}");
 }
 
@@ -158,7 +158,7 @@ fn another_word_for_a_level_is_bad_usage() {
     for word in ["nonsense", "Fenced", ""] {
         let ran = tenure.run(&["doctor", "--require", word]);
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{ran:?}");
-        for level in Level::ALL {
+        for &level in Level::ALL {
             assert!(ran.stderr.contains(level.as_str()), "{ran:?}");
         }
     }

@@ -8,7 +8,7 @@ use testkit::{Proxy, RedisOptions, RedisServer, TEST_POSTGRES, TEST_REDIS, servi
 use crate::operate::{group, in_force, instance};
 use crate::running::{LIMIT, STAY};
 use crate::stores::name;
-use crate::tenure::{Tenure, claim, join, release, with_store};
+use crate::tenure::{Ran, Tenure, claim, join, release, with_store};
 
 /// A group as `ls --json` shows it.
 struct Seen(Value);
@@ -242,6 +242,23 @@ fn a_drain_waits_for_a_store_that_is_away() {
 
 /// The server takes questions and does not answer: what was seen before is not told as if it were
 /// so now.
+#[test]
+fn a_drain_that_ran_out_of_time_exits_with_4_when_its_report_cannot_be_written() {
+    let tenure = Tenure::new();
+    let url = tenure.sqlite("tenure.db");
+    let note = "tenure=1\nweight=1\nroom=100\n";
+    with_store(&url, async |store| {
+        let a = join(&*store, "g", "a", note).await;
+        join(&*store, "g", "b", note).await;
+        claim(&*store, &a, "0").await;
+    });
+    let line = "exec \"$0\" drain g a --json --timeout 1ms > /dev/full";
+    let program = env!("CARGO_BIN_EXE_tenure");
+    let ran = Ran::of(tenure.command_of("sh", &["-c", line, program]).output().unwrap());
+    assert_eq!(ran.code, Some(4), "{ran:?}");
+    assert!(ran.stderr.contains("DT009"), "{ran:?}");
+}
+
 #[test]
 fn a_drain_says_that_a_store_does_not_answer() {
     if service(TEST_REDIS).is_none() {

@@ -235,7 +235,7 @@ fn pins_that_cannot_be_followed_are_refused() {
     refused(&["poll/a", "--zone", "eu"], "poll/a is pinned to instance:host-1; --replace");
     refused(&["poll/b", "host-2"], "host-2 is drained");
     refused(&["poll/b", "host-3"], "host-3 has weight 0");
-    refused(&["poll/b", "host-4"], "host-4 is there for poll/d only");
+    refused(&["poll/b", "host-4"], "host-4 only takes poll/d");
     refused(&["poll/b", "host-5"], "host-5 takes no duties");
     refused(&["poll/b", "host-6"], "host-6 takes no duties now");
     refused(&["poll/b", "host-7"], "host-7 has weight 0");

@@ -53,7 +53,7 @@ fn the_past_is_replayed_from_the_trail() {
     assert_eq!(then["transitions"].as_array().unwrap().len(), 1);
     assert_eq!(of(&then, "a")["why"], "keeps");
     let notes = then["notes"].to_string();
-    assert!(notes.contains("had put in force then is not known"), "{notes}");
+    assert!(notes.contains("the directives of that time are not known"), "{notes}");
     assert_eq!(then["in_force_known"], false);
 
     let then = at(&later).json();
@@ -66,11 +66,11 @@ fn the_past_is_replayed_from_the_trail() {
     assert_eq!(tenure.run(&["explain", "g/0", "--json"]).json()["paused"], true);
 
     for (outside, why) in [
-        ("2001-01-01T00:00:00Z", "is before it begins, at 20"),
-        ("1960-01-01T00:00:00Z", "1960-01-01T00:00:00.000Z is before it begins, at 20"),
-        ("-000500-01-01T00:00:00Z", "is before it begins, at 20"),
-        ("876000h", "is before it begins, at 20"),
-        ("2999-01-01T00:00:00Z", "has not come yet: now is 20"),
+        ("2001-01-01T00:00:00Z", "is before the first entry, at 20"),
+        ("1960-01-01T00:00:00Z", "1960-01-01T00:00:00.000Z is before the first entry, at 20"),
+        ("-000500-01-01T00:00:00Z", "is before the first entry, at 20"),
+        ("876000h", "is before the first entry, at 20"),
+        ("2999-01-01T00:00:00Z", "is in the future: now is 20"),
     ] {
         let ran = tenure.run(&["explain", "g/0", &format!("--at={outside}")]);
         ran.refused("DT015");
@@ -122,10 +122,10 @@ fn what_operators_had_put_in_force_is_known_of_the_past() {
     let then = at(&before);
     assert_eq!((&then["pin"], &then["in_force_known"]), (&Value::Null, &json!(false)));
     let notes = then["notes"].to_string();
-    assert!(notes.contains("what operators changed before 20"), "{notes}");
-    assert!(notes.contains("as if nothing had been changed before then"), "{notes}");
+    assert!(notes.contains("directives from before 20"), "{notes}");
+    assert!(notes.contains("this assumes that there were none"), "{notes}");
     let ran = tenure.run(&["explain", "g/3", "--at", &before]);
-    assert!(ran.stderr.contains("\nnote: what operators changed before 20"), "{ran:?}");
+    assert!(ran.stderr.contains("\nnote: directives from before 20"), "{ran:?}");
     let ran = tenure.run(&["explain", "g/3", "--at", &later]).ok();
     assert!(ran.contains("\nin force   a is drained (hand-over)\n"), "{ran}");
 
@@ -133,7 +133,7 @@ fn what_operators_had_put_in_force_is_known_of_the_past() {
     with_store(&url, async |store| edit(&*store, |group| group.all_paused = true).await);
     let then = at(&later);
     assert_eq!((&then["pin"], &then["in_force_known"]), (&json!("instance:b"), &json!(false)));
-    assert!(then["notes"].to_string().contains("changed without a note"), "{}", then["notes"]);
+    assert!(then["notes"].to_string().contains("changed without a record"), "{}", then["notes"]);
 }
 
 /// A document that is as large as one can be is changed as if nothing were noted in it, and a dry

@@ -204,7 +204,7 @@ fn who_does_not_want_to_wait_is_told_who_holds_the_duty() {
     let holder = tenure.lines("ready", 1).remove(0);
     let ran = run(&tenure, &["--no-wait"], "echo never");
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{ran:?}");
-    let said = format!("\nST025: somebody holds the duty: {holder} holds demo/one\n");
+    let said = format!("\nST025: the duty is held by another instance: {holder} holds demo/one\n");
     assert!(ran.stderr.contains(&said), "{ran:?}");
     assert!(ran.stderr.contains("\nhint: start without --no-wait to wait for it; "), "{ran:?}");
     // Alone, nobody has to wait.

@@ -75,7 +75,7 @@ fn a_store_that_promises_too_little_is_refused() {
     let tenure = Tenure::new();
     let ran = serve(&tenure, &["--listen", "0", "--require", "exclusive-effects"]);
     ran.refused("ST027");
-    let says = "required is exclusive-effects, and the store gives fenced";
+    let says = "exclusive-effects is required, the store gives fenced";
     assert!(ran.stderr.contains(says), "{ran:?}");
     let ran = serve(&tenure, &["--require", "perfect"]);
     assert_eq!(ran.code, Some(2), "{ran:?}");

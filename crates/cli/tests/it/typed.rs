@@ -84,7 +84,7 @@ fn a_group_is_told_from_a_duty() {
     for words in [["explain", "poll"], ["explain", ""]] {
         let ran = tenure.run(&words);
         assert_eq!(ran.code, Some(2), "{ran:?}");
-        assert!(ran.stderr.contains("give it as GROUP/ID"), "{ran:?}");
+        assert!(ran.stderr.contains("give a duty as GROUP/ID"), "{ran:?}");
     }
     let ran = tenure.run(&["drain", "poll", ""]);
     ran.refused("ST011");

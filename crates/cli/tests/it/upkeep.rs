@@ -106,7 +106,7 @@ fn a_held_duty_is_refused_and_the_others_are_told() {
                 ran.stdout.lines().map(|it| it.split_whitespace().collect()).collect();
             assert_eq!(lines[1], ["poll/a", "held", "-", "host-1"]);
             assert_eq!(lines[2][..2], ["poll/b%2Fc", "forgotten"]);
-            let said = "ST025: somebody holds the duty: poll/a is held by host-1 for another ";
+            let said = "ST025: the duty is held by another instance: poll/a is held by host-1 for ";
             assert!(ran.stderr.contains(said), "{ran:?}");
             let kept = match dry {
                 true => "kept: nothing was changed\n",

@@ -1,36 +1,21 @@
-//! Why settings of bucketing are refused.
+//! Errors in settings of bucketing.
 
 use std::fmt;
 
 use super::Total;
 
-/// A setting of bucketing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Field {
-    /// Number of buckets.
-    Total,
-    /// The bucket of this run.
-    Id,
-    /// Whether the bucket is chosen by rotation.
-    RoundRobin,
-    /// The buckets that take part in the rotation.
-    Ranges,
-}
-
-impl Field {
-    /// Its name in a connector's config.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Total => "bucket_total",
-            Self::Id => "bucket_id",
-            Self::RoundRobin => "round_robin_bucket_execution",
-            Self::Ranges => "bucket_ranges",
-        }
+crate::text_enum! {
+    /// A setting of bucketing, by its name in a connector's config.
+    pub enum Field {
+        Total "bucket_total" "Number of buckets."
+        Id "bucket_id" "The bucket of this run."
+        RoundRobin "round_robin_bucket_execution" "Whether the bucket is chosen by rotation."
+        Ranges "bucket_ranges" "The buckets that take part in the rotation."
     }
 }
 
-/// A setting that is refused. It is shown as the one message that connectors log; [`Invalid::told`]
-/// says everything. Both repeat what stood there: escape it where it is shown.
+/// A setting that is refused. It displays as the message that connectors log; see also
+/// [`Invalid::details`]. Both repeat the value: escape them where they are shown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Invalid {
@@ -40,10 +25,10 @@ pub struct Invalid {
     allowed: String,
 }
 
-/// No more characters of a value are repeated in a message.
+/// Limit on the characters of a value that a message repeats.
 pub const MAX_SHOWN_CHARS: usize = 120;
 
-/// A value as far as it is repeated in a message.
+/// Shortens a value for a message.
 pub fn short(text: &str) -> String {
     match text.char_indices().nth(MAX_SHOWN_CHARS) {
         Some((end, _)) => format!("{}...", &text[..end]),
@@ -52,7 +37,7 @@ pub fn short(text: &str) -> String {
 }
 
 impl Invalid {
-    /// Which setting.
+    /// The setting.
     pub fn field(&self) -> Field {
         self.field
     }
@@ -67,43 +52,37 @@ impl Invalid {
         &self.allowed
     }
 
-    /// The message, the setting, its value, and what is allowed.
-    pub fn told(&self) -> impl fmt::Display {
-        struct Told<'a>(&'a Invalid);
-        impl fmt::Display for Told<'_> {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                let Invalid { field, value, message, allowed } = self.0;
-                write!(f, "{message} ({} is {value}; allowed is {allowed})", field.name())
-            }
-        }
-        Told(self)
+    /// The message, the setting, its value, and the accepted values.
+    pub fn details(&self) -> String {
+        let Self { field, value, message, allowed } = self;
+        format!("{message} ({field} is {value}; allowed is {allowed})")
     }
 
     fn new(field: Field, value: impl fmt::Display, message: String, allowed: String) -> Self {
         Self { field, value: short(&value.to_string()), message, allowed }
     }
 
-    /// `bucket_total`, whatever it is instead.
+    /// Refuses a value of `bucket_total`.
     pub fn total(value: impl fmt::Display) -> Self {
         let message = "bucket_total must be a positive integer".to_owned();
         let allowed = format!("a whole number from 1 to {}", Total::MAX_BUCKETS);
         Self::new(Field::Total, value, message, allowed)
     }
 
-    /// `bucket_id`, whatever it is instead.
+    /// Refuses a value of `bucket_id`.
     pub fn id(value: impl fmt::Display, total: Total) -> Self {
         let message = format!("bucket_id must be between 1 and {total}");
         let allowed = format!("a whole number from 1 to {total}");
         Self::new(Field::Id, value, message, allowed)
     }
 
-    /// `round_robin_bucket_execution`, whatever it is instead.
+    /// Refuses a value of `round_robin_bucket_execution`.
     pub fn round_robin(value: impl fmt::Display) -> Self {
-        let message = format!("{} must be true or false", Field::RoundRobin.name());
+        let message = format!("{} must be true or false", Field::RoundRobin);
         Self::new(Field::RoundRobin, value, message, "true or false".to_owned())
     }
 
-    /// `bucket_ranges` that are neither text nor a list.
+    /// Refuses `bucket_ranges` that are neither text nor a list.
     pub fn ranges(value: impl fmt::Display, total: Total) -> Self {
         let message = "bucket_ranges must be text or a list of texts".to_owned();
         Self::of_ranges(value, message, total)
@@ -116,7 +95,6 @@ impl Invalid {
         Self::new(Field::Ranges, value, message, allowed)
     }
 
-    /// One piece of the ranges, and what is wrong with it.
     pub(super) fn piece(piece: &str, message: String, total: Total) -> Self {
         Self::of_ranges(format_args!("{piece:?}"), message, total)
     }

@@ -1,9 +1,9 @@
 //! Buckets: which entities belong together, and which bucket comes next.
 //!
-//! An entity belongs to one of `total` buckets, numbered from 1, whoever asks: [`bucket`] is the
-//! HMAC-MD5 of its name under the connector's key, first eight hex digits, modulo. Workers with the
-//! same key and total and different ids share the entities without meeting. [`next`] rotates one
-//! worker through the buckets.
+//! An entity belongs to one of `total` buckets, numbered from 1: the first eight hex digits of the
+//! HMAC-MD5 of its name under the connector's key, modulo. Workers with the same key and total and
+//! different ids share the entities without coordination. [`next`] rotates one worker through the
+//! buckets.
 
 mod invalid;
 mod ranges;
@@ -45,7 +45,6 @@ impl Total {
         self.has(id).ok_or_else(|| Invalid::id(id, self))
     }
 
-    /// The same, where a number that is none of them says nothing.
     fn has(self, id: u64) -> Option<u32> {
         u32::try_from(id).ok().filter(|id| (1..=self.0).contains(id))
     }
@@ -57,23 +56,10 @@ impl fmt::Display for Total {
     }
 }
 
-/// The bucket of an entity, from 1 to `total`. Who asks for many keeps a [`Partition`].
-///
-/// Key and data are taken as they are, byte by byte: the caller gives one and the same spelling.
+/// The bucket of an entity, from 1 to `total`. Keep a [`Partition`] to ask for many. Key and data
+/// are hashed byte by byte: the caller has to spell them in one way.
 pub fn bucket(key: &str, data: impl AsRef<[u8]>, total: Total) -> u32 {
-    hash(keyed(key), data.as_ref()) % total.0 + 1
-}
-
-fn keyed(key: &str) -> Hmac<Md5> {
-    #[expect(clippy::expect_used, reason = "HMAC takes a key of any length")]
-    Hmac::new_from_slice(key.as_bytes()).expect("HMAC takes a key of any length")
-}
-
-/// The first eight hex digits as a number.
-fn hash(mut mac: Hmac<Md5>, data: &[u8]) -> u32 {
-    mac.update(data);
-    let [a, b, c, d, ..] = mac.finalize().into_bytes().0;
-    u32::from_be_bytes([a, b, c, d])
+    Partition::new(key, total).bucket(data)
 }
 
 /// The buckets of one connector: a key and a total.
@@ -87,7 +73,9 @@ pub struct Partition {
 impl Partition {
     /// The buckets under a key, which is a name and no secret.
     pub fn new(key: &str, total: Total) -> Self {
-        Self { key: key.to_owned(), total, mac: keyed(key) }
+        #[expect(clippy::expect_used, reason = "HMAC takes a key of any length")]
+        let mac = Hmac::new_from_slice(key.as_bytes()).expect("HMAC takes a key of any length");
+        Self { key: key.to_owned(), total, mac }
     }
 
     /// Returns the number of buckets.
@@ -97,7 +85,9 @@ impl Partition {
 
     /// Returns the number that decides the bucket: the first eight hex digits of the hash.
     pub fn hash(&self, data: impl AsRef<[u8]>) -> u32 {
-        hash(self.mac.clone(), data.as_ref())
+        let digest = self.mac.clone().chain_update(data).finalize().into_bytes();
+        let [a, b, c, d, ..] = digest.0;
+        u32::from_be_bytes([a, b, c, d])
     }
 
     /// The bucket of an entity.
@@ -141,7 +131,7 @@ impl Active {
         self.partition.bucket(data) == self.id
     }
 
-    /// Only what is in it. Put this where the connector lists its entities, and nowhere else.
+    /// Keeps the entities in this bucket. Use it where the connector lists its entities.
     ///
     /// ```
     /// use tenure_core::bucket::{Partition, Total};
@@ -161,8 +151,8 @@ impl Active {
         entities.into_iter().filter(move |entity| self.contains(name(entity).as_bytes()))
     }
 
-    /// The same for a whole list, with two lines for a log: what there was, and what was kept.
-    /// `entity` names what they are, as in `repositories`.
+    /// Selects from a whole list, with two log lines: all entities and the selected ones. `entity`
+    /// names them, as in `repositories`.
     pub fn select_and_say<T>(
         &self,
         entities: Vec<T>,
@@ -193,10 +183,8 @@ impl Active {
     }
 }
 
-/// The bucket after `last`: the smallest eligible one above it, or else the smallest of all.
-///
-/// A `last` that is not one of these buckets counts as none (a state can be damaged, or come from
-/// another total), so the result is always within 1 to `total`.
+/// The bucket after `last`: the smallest eligible one above it, or else the smallest of all. A
+/// `last` that is not one of these buckets, as in a damaged state, counts as none.
 pub fn next(total: Total, ranges: Option<&Ranges>, last: Option<u64>) -> u32 {
     let last = last.and_then(|last| total.has(last)).unwrap_or(total.0);
     match ranges {

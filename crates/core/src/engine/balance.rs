@@ -37,14 +37,42 @@ impl OwnRoster {
     }
 }
 
+pub(super) struct OwnPlan {
+    pub(super) roster: OwnRoster,
+    pub(super) duties: Vec<PlannedDuty>,
+}
+
+pub(super) struct PlannedDuty {
+    pub(super) duty: RosterDuty,
+    /// The planned holder.
+    pub(super) to: Option<u32>,
+    free: bool,
+}
+
+impl OwnPlan {
+    fn free(&self) -> impl Iterator<Item = &PlannedDuty> {
+        self.duties.iter().filter(|planned| planned.free)
+    }
+
+    /// For each member, whether it holds as much as it will.
+    pub(super) fn full_members(&self) -> Vec<bool> {
+        let mut room: Vec<usize> = self.roster.seats().iter().map(|seat| seat.room).collect();
+        for holder in self.duties.iter().filter_map(|planned| planned.duty.holder) {
+            if let Some(room) = room.get_mut(holder as usize) {
+                *room = room.saturating_sub(1);
+            }
+        }
+        room.iter().map(|room| *room == 0).collect()
+    }
+}
+
 impl Engine {
-    /// A new list of duties.
     pub(super) fn take_listing(&mut self, listing: Listing, now: LocalInstant) {
         if self.listing.as_ref() == Some(&listing) {
             self.no_complaint(Change::ListFailed);
             return;
         }
-        let (count, most) = (listing.targets().len(), self.settings.most_duties);
+        let (count, most) = (listing.targets().len(), self.settings.max_duties);
         if count > most {
             let detail = format!("{}, the limit of the group is {most}", duties(count));
             let problem = Problem::new(Code::TooManyTargets, detail);
@@ -76,8 +104,8 @@ impl Engine {
         self.look_now(now);
     }
 
-    /// Plans, and does this member's part of the plan. `fresh`: the group was read just now; what
-    /// was seen a while ago is good enough to claim what is free, not to give something away.
+    /// Plans, and does this member's part of the plan. `fresh`: the group was read just now; an
+    /// older look is good enough to claim, not to give away.
     // Why: docs/decisions/0005-release-needs-a-fresh-look.md
     pub(super) fn balance(&mut self, fresh: bool, now: LocalInstant) {
         self.fallback = None;
@@ -92,16 +120,15 @@ impl Engine {
         self.view = self.view_number(&table);
         self.say_status(now);
         self.mixed = table.mixed.then(|| self.mixed.unwrap_or(now));
-        let Some((charges, free)) = self.charges(&table) else { return };
-        let plan = table.all.plan(&charges).seats;
-        self.meet_guests(&charges, &table, now);
-        self.shed(&charges, &plan, &free, &table, fresh, now);
-        self.keep_free_since(&charges, &free, now);
-        self.plan_claims(&charges, &plan, &free, &table, now);
-        self.tell_standing(&plan, &free, now);
+        let Some(plan) = self.plan(table) else { return };
+        self.update_foreign(&plan, now);
+        self.shed(&plan, fresh, now);
+        self.keep_free_since(&plan, now);
+        self.plan_claims(&plan, now);
+        self.tell_standing(&plan, now);
     }
 
-    /// Paused and gone duties are stopped and given back, whatever the others think.
+    /// Stops and gives back duties that are paused or gone.
     fn stop_unlisted(&mut self, now: LocalInstant) {
         let Some(listing) = &self.listing else { return };
         let group = self.seen.as_ref().map(|seen| &seen.group);
@@ -141,21 +168,26 @@ impl Engine {
         hash.0
     }
 
-    /// The duties to plan, and which of them are free.
-    fn charges(&self, table: &OwnRoster) -> Option<(Vec<RosterDuty>, Vec<bool>)> {
+    fn plan(&self, roster: OwnRoster) -> Option<OwnPlan> {
         let (listing, seen) = (self.listing.as_ref()?, self.seen.as_ref()?);
         let wishes = self.claiming.iter().flat_map(|claiming| &claiming.wishes);
         let claiming: BTreeSet<_> = wishes.map(|wish| &wish.duty).collect();
+        let me = &self.settings.instance;
         let now = |duty: &DutyId| match (self.holds.get(duty), seen.holders.get(duty)) {
-            (Some(held), _) if held.release.is_none() => DutyStatus::Held(table.me),
+            (Some(held), _) if held.release.is_none() => DutyStatus::Held(roster.me),
             (Some(_), _) => DutyStatus::Leaving,
-            (None, Some(Some(instance))) => {
-                table.all.seat_of(instance).map_or(DutyStatus::Outside, DutyStatus::Held)
+            (None, Some(Some(holder))) if holder != me || !claiming.contains(duty) => {
+                roster.all.seat_of(holder).map_or(DutyStatus::Outside, DutyStatus::Held)
             }
-            (None, _) if claiming.contains(duty) => DutyStatus::Coming(table.me),
+            // Also when a look shows the grant before the answer to the claim has come.
+            (None, _) if claiming.contains(duty) => DutyStatus::Coming(roster.me),
             (None, _) => DutyStatus::Free,
         };
-        Some(snapshot::charges(listing.targets(), &seen.group, now))
+        let (duties, free) = snapshot::charges(listing.targets(), &seen.group, now);
+        let plan = roster.all.plan(&duties).seats;
+        let planned = duties.into_iter().zip(plan).zip(free);
+        let duties = planned.map(|((duty, to), free)| PlannedDuty { duty, to, free }).collect();
+        Some(OwnPlan { roster, duties })
     }
 
     /// Whether operators want this member to hold nothing, and it may let go.
@@ -197,15 +229,8 @@ impl Engine {
     /// Gives away what is beyond this member's share: only when all see the same (R20), not what
     /// has just come (R19) unless a pinned duty finds no room otherwise, and not all at once (R25).
     // Why: docs/decisions/0008-no-rebalancing-between-revisions.md
-    fn shed(
-        &mut self,
-        charges: &[RosterDuty],
-        plan: &[Option<u32>],
-        free: &[bool],
-        table: &OwnRoster,
-        fresh: bool,
-        now: LocalInstant,
-    ) {
+    fn shed(&mut self, plan: &OwnPlan, fresh: bool, now: LocalInstant) {
+        let table = &plan.roster;
         if self.draining || self.is_drained(table) {
             return self.shed_for_drain(StopReason::Drain, now);
         }
@@ -221,19 +246,19 @@ impl Engine {
             return;
         }
         if table.all.foreign {
-            return self.shed_by_their_rule(charges, plan, table, fresh, now);
+            return self.shed_by_their_rule(plan, fresh, now);
         }
-        let (mut surplus, early) = self.surplus(charges, plan, table, now);
-        let lacking = self.lacking(charges, plan, free, table, now).saturating_sub(surplus.len());
+        let (mut surplus, early) = self.surplus(plan, now);
+        let lacking = self.lacking(plan, now).saturating_sub(surplus.len());
         let (taken, kept) = early.split_at(lacking.min(early.len()));
-        surplus.extend(taken.iter().map(|(charge, _)| (*charge, StopReason::Pin)));
+        surplus.extend(taken.iter().map(|(duty, _)| (*duty, StopReason::Pin)));
         kept.iter().for_each(|(_, settled)| self.balance_at(*settled));
         if !fresh && !surplus.is_empty() {
             return self.look_now(now);
         }
-        for (charge, why) in surplus.into_iter().take(self.room_to_move()) {
-            self.shed.insert(charge.duty.clone(), now);
-            self.ask_to_stop(&charge.duty, why, now);
+        for (duty, why) in surplus.into_iter().take(self.room_to_move()) {
+            self.shed.insert(duty.clone(), now);
+            self.ask_to_stop(duty, why, now);
         }
     }
 
@@ -242,122 +267,102 @@ impl Engine {
     #[allow(clippy::type_complexity, reason = "two lists that are named above")]
     fn surplus<'a>(
         &self,
-        charges: &'a [RosterDuty],
-        plan: &[Option<u32>],
-        table: &OwnRoster,
+        plan: &'a OwnPlan,
         now: LocalInstant,
-    ) -> (Vec<(&'a RosterDuty, StopReason)>, Vec<(&'a RosterDuty, LocalInstant)>) {
+    ) -> (Vec<(&'a DutyId, StopReason)>, Vec<(&'a DutyId, LocalInstant)>) {
         let (mut settled, mut early) = (Vec::new(), Vec::new());
-        for (charge, seat) in charges.iter().zip(plan) {
-            let mut elsewhere = seat.is_some_and(|s| s != table.me);
+        let me = plan.roster.me;
+        for PlannedDuty { duty: RosterDuty { duty, holder, pin, .. }, to, .. } in &plan.duties {
+            let mut elsewhere = to.is_some_and(|to| to != me);
             if Mutant::R19Swap.is_on() {
-                elsewhere |= roster::order(&charge.duty, table.seats()).first() != Some(&table.me);
+                elsewhere |= roster::order(duty, plan.roster.seats()).first() != Some(&me);
             }
-            let elsewhere = elsewhere && charge.holder == Some(table.me);
-            let Some(held) = self.holds.get(&charge.duty).filter(|_| elsewhere) else { continue };
+            let elsewhere = elsewhere && *holder == Some(me);
+            let Some(held) = self.holds.get(duty).filter(|_| elsewhere) else { continue };
             if held.work != WorkState::Running || held.release.is_some() {
                 continue;
             }
             let stays_until = held.since.plus(self.settings.window);
             match held.moved && now < stays_until && !Mutant::R19Window.is_on() {
-                true => early.push((charge, stays_until)),
-                false => {
-                    let pinned = charge.pin.is_some();
-                    let why = if pinned { StopReason::Pin } else { StopReason::Balance };
-                    settled.push((charge, why));
-                }
+                true => early.push((duty, stays_until)),
+                false if pin.is_some() => settled.push((duty, StopReason::Pin)),
+                false => settled.push((duty, StopReason::Balance)),
             }
         }
         (settled, early)
     }
 
-    /// Returns how many duties this member could claim now if it had room: they are planned for it,
-    /// and others have to leave first. Only pins lead to this: they swap duties. When both members
-    /// are full, each waits for the other, and a window kept by one side alone would make them miss
-    /// each other forever.
-    fn lacking(
-        &self,
-        charges: &[RosterDuty],
-        plan: &[Option<u32>],
-        free: &[bool],
-        table: &OwnRoster,
-        now: LocalInstant,
-    ) -> usize {
-        let mine = plan.iter().zip(free).map(|(seat, free)| *free && *seat == Some(table.me));
+    /// Returns how many duties this member could claim now if it had room. Only pins lead to this:
+    /// when they swap duties of two full members, each waits for the other, and a window on one
+    /// side alone would make them miss each other forever.
+    fn lacking(&self, plan: &OwnPlan, now: LocalInstant) -> usize {
         let rests = |duty| self.resting.get(duty).is_some_and(|rest| now < rest.until);
         let waits = |duty| rests(duty) || self.stopping.contains_key(duty);
-        let coming = charges.iter().zip(mine).filter(|(one, mine)| *mine && !waits(&one.duty));
+        let mine = plan.free().filter(|planned| planned.to == Some(plan.roster.me));
+        let coming = mine.filter(|planned| !waits(&planned.duty.duty));
         let stay = self.holds.values().filter(|held| held.release.is_none()).count();
         (coming.count() + stay).saturating_sub(self.settings.room)
     }
 
-    /// Time for which this member remembers what it gave away: until it may take it back, after its
-    /// own work has stopped and the other member's may have.
+    /// Time for which this member remembers what it gave away: longer than both members' work may
+    /// take to stop.
     fn shed_is_kept(&self) -> Duration {
         let MemberSettings { window, drain, look_every, .. } = self.settings;
         (window * 3).max(drain * 2 + look_every * 4)
     }
 
-    fn keep_free_since(&mut self, charges: &[RosterDuty], free: &[bool], now: LocalInstant) {
+    fn keep_free_since(&mut self, plan: &OwnPlan, now: LocalInstant) {
         let mut since = std::mem::take(&mut self.free);
-        for (charge, _) in charges.iter().zip(free).filter(|(_, free)| **free) {
-            let at = since.remove(&charge.duty).unwrap_or(now);
-            self.free.insert(charge.duty.clone(), at);
+        for duty in plan.free().map(|planned| &planned.duty.duty) {
+            self.free.insert(duty.clone(), since.remove(duty).unwrap_or(now));
         }
     }
 
     /// Plans the claims: the duties that the plan gives to this member, and those that stayed free
     /// although it gives them to another. A free duty may always be claimed.
     // Why: docs/decisions/0007-minimum-residence-after-a-move.md
-    fn plan_claims(
-        &mut self,
-        charges: &[RosterDuty],
-        plan: &[Option<u32>],
-        free: &[bool],
-        table: &OwnRoster,
-        now: LocalInstant,
-    ) {
+    fn plan_claims(&mut self, plan: &OwnPlan, now: LocalInstant) {
         self.todo.clear();
+        let table = &plan.roster;
         let me = &table.seats()[table.me as usize];
         if self.waiting.is_some() || !me.takes || me.weight == 0 {
             return;
         }
-        // Among equals whoever is first may have it: that saves the wait when a standby takes over.
+        // Equal standbys do not wait for the planned one.
         let equals = table.seats().iter().all(|seat| seat.weight == me.weight);
         let standby = matches!(self.settings.layout, Layout::Standby);
         let eager = standby && equals && !table.all.foreign;
-        let full_seats = full_seats(charges, table);
-        let mut looked_after = 0;
-        for ((charge, seat), _) in charges.iter().zip(plan).zip(free).filter(|(_, free)| **free) {
-            if self.is_claiming(&charge.duty) {
+        let full_members = plan.full_members();
+        let mut fallbacks = 0;
+        for PlannedDuty { duty: RosterDuty { duty, pin, .. }, to, .. } in plan.free() {
+            if self.is_claiming(duty) {
                 continue;
             }
-            let rests = self.resting.get(&charge.duty).map(|rest| rest.until);
-            let rests = rests.max(self.refused.get(&charge.duty).map(|refusal| refusal.until));
+            let rests = self.resting.get(duty).map(|rest| rest.until);
+            let rests = rests.max(self.refused.get(duty).map(|refusal| refusal.until));
             if let Some(until) = rests.filter(|until| now < *until) {
                 self.balance_at(until);
                 continue;
             }
-            let duty = charge.duty.clone();
-            let eager = eager && charge.pin.is_none() && !self.shed.contains_key(&duty);
-            if *seat == Some(table.me) || eager {
-                self.todo.push_back(ClaimCandidate { duty, beyond: false });
+            let eager = eager && pin.is_none() && !self.shed.contains_key(duty);
+            if *to == Some(table.me) || eager {
+                self.todo.push_back(ClaimCandidate { duty: duty.clone(), beyond: false });
                 continue;
             }
-            looked_after += 1;
-            if looked_after > MAX_FALLBACK_DUTIES {
+            fallbacks += 1;
+            if fallbacks > MAX_FALLBACK_DUTIES {
                 continue;
             }
-            let full = seat.is_some_and(|seat| full_seats.get(seat as usize) == Some(&true));
-            let at = self.turn_of(&charge.duty, full, table, now);
+            let full = to.is_some_and(|to| full_members.get(to as usize) == Some(&true));
+            let at = self.turn_of(duty, full, table, now);
             if now >= at {
-                self.todo.push_back(ClaimCandidate { duty, beyond: true });
+                self.todo.push_back(ClaimCandidate { duty: duty.clone(), beyond: true });
             }
             self.balance_at(at.max(now.plus(RANK_DELAY / 2)));
         }
     }
 
-    /// Plans again then, even if nothing changes.
+    /// Plans again at that instant at the latest.
     fn balance_at(&mut self, at: LocalInstant) {
         self.fallback = Some(self.fallback.map_or(at, |before| before.min(at)));
     }
@@ -374,14 +379,13 @@ impl Engine {
     ) -> LocalInstant {
         let shed = self.shed.contains_key(duty);
         let mut since = self.free.get(duty).copied().unwrap_or(now);
-        // What it makes room with may be meant for the place that this member has just left. How
-        // long work may take to stop there it does not say: this
-        // member goes by its own time.
+        // The other member may make room with what this one has just left. Its drain time is not
+        // known: this member's own counts.
         if full && shed {
             since = since.plus(self.settings.drain);
         }
-        // Who should have it may see it only at its next look; who gave it away comes last.
-        // Foreign members look every few seconds.
+        // The planned member may see it only at its next look; the one that gave it away comes
+        // last. Foreign members look every few seconds.
         let looks = if table.all.foreign { 10 } else { 1 };
         let looks = if shed { looks + 2 } else { looks };
         let since = since.plus(self.settings.look_every * looks);
@@ -394,10 +398,10 @@ impl Engine {
     }
 
     /// Records once that this member stands by, or that duties find no room.
-    fn tell_standing(&mut self, plan: &[Option<u32>], free: &[bool], now: LocalInstant) {
+    fn tell_standing(&mut self, plan: &OwnPlan, now: LocalInstant) {
         let listed = self.listing.as_ref().map_or(&[][..], Listing::targets);
         let wanted = listed.iter().any(|target| !target.paused);
-        let waits = self.settings.weight == 0 || !free.contains(&true);
+        let waits = self.settings.weight == 0 || plan.free().next().is_none();
         let idle = self.holds.is_empty() && waits && wanted;
         if idle && !self.standing_by {
             let holder = |target: &Target| self.seen.as_ref()?.holders.get(&target.id)?.clone();
@@ -405,20 +409,18 @@ impl Engine {
             self.record(now, Change::Standby, None, only, "others hold everything");
         }
         self.standing_by = idle;
-        if self.draining || self.leaving.is_some() {
+        if self.is_going() {
             return;
         }
-        let unheld = plan.iter().zip(free).filter(|(seat, free)| seat.is_none() && **free).count();
+        let unheld = plan.free().filter(|planned| planned.to.is_none()).count();
         if unheld != self.unheld && unheld > 0 {
+            let duties = duties(unheld);
             let why = match self.waiting {
                 Some(until) => {
                     let left = span(until.since(now).max(Duration::from_secs(1)));
-                    format!(
-                        "{}: waiting for previous leases to expire ({left} left)",
-                        duties(unheld)
-                    )
+                    format!("{duties}: waiting for previous leases to expire ({left} left)")
                 }
-                None => format!("no member has room for {}", duties(unheld)),
+                None => format!("no member has room for {duties}"),
             };
             self.record(now, Change::Unheld, None, None, why);
         }
@@ -436,20 +438,9 @@ fn duties(count: usize) -> String {
     counted(count, "duty", "duties")
 }
 
-/// For each member, whether it holds as much as it will.
-pub(super) fn full_seats(charges: &[RosterDuty], table: &OwnRoster) -> Vec<bool> {
-    let mut room: Vec<usize> = table.seats().iter().map(|seat| seat.room).collect();
-    for seat in charges.iter().filter_map(|charge| charge.holder) {
-        if let Some(room) = room.get_mut(seat as usize) {
-            *room = room.saturating_sub(1);
-        }
-    }
-    room.iter().map(|room| *room == 0).collect()
-}
-
 fn has_taker(table: &OwnRoster) -> bool {
-    let others = table.seats().iter().enumerate().filter(|(i, _)| *i != table.me as usize);
-    others.into_iter().any(|(_, seat)| seat.takes && seat.weight > 0 && seat.room > 0)
+    let mut others = (0..).zip(table.seats()).filter(|(n, _)| *n != table.me);
+    others.any(|(_, seat)| seat.takes && seat.weight > 0 && seat.room > 0)
 }
 
 fn find<'a>(listing: &'a Listing, duty: &DutyId) -> Option<&'a Target> {

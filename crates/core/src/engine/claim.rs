@@ -26,15 +26,12 @@ pub(super) struct ClaimBackoff {
 }
 
 impl Engine {
-    /// Asks for the next duties.
     pub(super) fn claim_next(&mut self, now: LocalInstant) {
         // What would be granted during a pause is given back at once (R7).
         let paused = self.waiting.is_some() || self.suspended.is_some();
-        let going = self.draining || self.leaving.is_some() || paused;
-        let Some(live) = self.live.as_ref().filter(|_| !going && self.claiming.is_none()) else {
-            return;
-        };
-        // A grant that comes at the end of the session's time would start work to cancel it.
+        let busy = self.is_going() || paused || self.claiming.is_some();
+        let Some(live) = self.live.as_ref().filter(|_| !busy) else { return };
+        // Work under a session that is about to end would be cancelled at once.
         if !live.deadline.leaves(now, self.settings.ttl.attempt_timeout()) {
             return;
         }
@@ -80,12 +77,12 @@ impl Engine {
                 Claimed::Already(hold) if Mutant::R17Already.is_on() => {
                     self.granted(hold, deadline, beyond, now);
                 }
-                // Of a claim whose answer was lost: nobody knows how long it has stood.
+                // Of a claim whose answer was lost: its deadline is not known.
                 Claimed::Already(hold) => self.give_back_unstarted(duty, hold.epoch, now),
                 Claimed::HeldBy(holder) => {
                     let holder = holder.map(|holder| holder.instance);
-                    if let (Some(seen), Some(_)) = (&mut self.seen, &holder) {
-                        seen.holders.insert(duty.clone(), holder.clone());
+                    if holder.is_some() {
+                        self.see_holder(&duty, holder.clone());
                     }
                     self.free.remove(&duty);
                     self.claim_refused(duty, holder, now);
@@ -99,8 +96,7 @@ impl Engine {
         }
     }
 
-    /// A look that still shows the duty as free leads to the next claim: after a pause that
-    /// doubles, and without saying the same again.
+    /// Backs off, because looks may still show the duty as free. Recorded once per holder.
     fn claim_refused(&mut self, duty: DutyId, holder: Option<InstanceId>, now: LocalInstant) {
         let before = self.refused.remove(&duty);
         let most = self.settings.look_every;
@@ -137,8 +133,7 @@ impl Engine {
         if self.holds.contains_key(&duty) {
             return;
         }
-        let going = self.leaving.is_some() || self.draining;
-        if going || !deadline.allows(now) || self.suspended.is_some() {
+        if self.is_going() || !deadline.allows(now) || self.suspended.is_some() {
             return self.give_back_unstarted(duty, epoch, now);
         }
         self.raise_floor(&duty, epoch);
@@ -160,9 +155,7 @@ impl Engine {
             Some(_) => (Change::Acquired, "released"),
             None => (Change::Acquired, "free"),
         };
-        if let Some(seen) = &mut self.seen {
-            seen.holders.insert(duty.clone(), Some(self.settings.instance.clone()));
-        }
+        self.see_holder(&duty, Some(self.settings.instance.clone()));
         let other = before.map(|(instance, _)| instance);
         self.record(now, change, Some((&duty, epoch)), other, why);
         self.out.push(Effect::Assign { hold: hold.clone(), deadline });

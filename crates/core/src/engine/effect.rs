@@ -1,6 +1,5 @@
 //! Effects: what the engine wants done outside.
 
-use std::fmt;
 use std::time::Duration;
 
 use super::event::Ticket;
@@ -71,44 +70,26 @@ pub enum Effect {
     End(EngineExit),
 }
 
-macro_rules! stop_reasons {
-    ($($name:ident $text:literal $doc:literal)*) => {
-        /// Reason why work stops, or why a duty is given back.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum StopReason { $(#[doc = $doc] $name,)* }
-
-        impl StopReason {
-            /// The word in logs, traces and the audit trail.
-            pub const fn as_str(self) -> &'static str {
-                match self { $(Self::$name => $text,)* }
-            }
-        }
-    };
-}
-
-impl fmt::Display for StopReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+crate::text_enum! {
+    /// Reason why work stops, or why a duty is given back.
+    pub enum StopReason {
+        Balance "balance" "The plan gives the duty to another member."
+        Deadline "deadline" "The hold was not renewed before its deadline."
+        Done "done" "The work ended by itself, or when it was asked to."
+        Drain "drain" "The member is drained."
+        DrainTimeout "drain time is over" "The work did not end in time after it was asked to."
+        Failed "failed" "The work failed."
+        Failing "failing" "All work fails on this member."
+        Fenced "fenced" "A resource refused the epoch of the hold."
+        Gone "gone" "The duty is not in the list any more."
+        Leave "leave" "The member leaves the group."
+        Lost "lost" "The store does not know the hold any more."
+        NoProgress "no progress" "The work did not report progress in time."
+        NotStarted "not started" "The duty was granted too late to start its work."
+        Paused "paused" "The duty is paused."
+        Pin "pin" "The duty is pinned elsewhere."
+        SessionEnded "session ended" "The session has ended, and every hold with it."
     }
-}
-
-stop_reasons! {
-    Balance "balance" "The plan gives the duty to another member."
-    Deadline "deadline" "The hold was not renewed before its deadline."
-    Done "done" "The work ended by itself, or when it was asked to."
-    Drain "drain" "The member is drained."
-    DrainTimeout "drain time is over" "The work did not end in time after it was asked to."
-    Failed "failed" "The work failed."
-    Failing "failing" "All work fails on this member."
-    Fenced "fenced" "A resource refused the epoch of the hold."
-    Gone "gone" "The duty is not in the list any more."
-    Leave "leave" "The member leaves the group."
-    Lost "lost" "The store does not know the hold any more."
-    NoProgress "no progress" "The work did not report progress in time."
-    NotStarted "not started" "The duty was granted too late to start its work."
-    Paused "paused" "The duty is paused."
-    Pin "pin" "The duty is pinned elsewhere."
-    SessionEnded "session ended" "The session has ended, and every hold with it."
 }
 
 /// Outcome of an engine.

@@ -54,15 +54,12 @@ impl Fold {
 }
 
 impl Engine {
-    /// Moves every instant to where it is seen from the same `now`, numbers the requests on their
-    /// way anew and drops what no later decision asks for: words of records, what is only compared
-    /// with a window of zero, floors that a store which forgets nothing is never below, what a look
-    /// showed of this member itself, and the sessions of others. Simplified are four things: every
-    /// look reads the holders and plans anew; a duty that stayed free for a step counts as free for
-    /// long; and the views of others are dropped, so that a plan without a fresh look finds them to
-    /// differ and leaves what is beyond its share to the next look.
+    /// Makes equal states comparable: moves every instant to the same `now`, renumbers pending
+    /// requests and drops what no later decision uses. It simplifies: every look reads the holders
+    /// and plans anew; a duty that stayed free for a step counts as free for long; the views of
+    /// other members are dropped, so that only a fresh look sheds.
     ///
-    /// Returns the old and the new ticket of every request that is waited for.
+    /// Returns the old and the new ticket of every pending request.
     #[doc(hidden)]
     pub fn fold(&mut self, fold: &Fold) -> Vec<(Ticket, Ticket)> {
         self.fold_session(fold);

@@ -1,29 +1,27 @@
-//! Giving duties away while foreign members are there: by their rule, to whom the plain hash
-//! prefers. Our own members say whether they take duties; a foreign one shows it by taking them.
+//! Releases for foreign members, by their rule: plain hashing. Our members publish whether they
+//! take duties; a foreign one shows it by taking them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::balance::{OwnRoster, full_seats};
+use super::balance::{OwnPlan, PlannedDuty};
 use super::work::{RestPeriod, WorkState};
 use super::{Engine, StopReason};
 use crate::roster::RosterDuty;
 use crate::{DutyId, InstanceId, LocalInstant};
 
-/// Initial number of windows in which a foreign member gets no offer after it ignored one. It
-/// doubles each time that the member ignores another before it takes something.
+/// Windows without an offer after a foreign member has ignored one. They double each time.
 const MIN_REST_WINDOWS: u32 = 4;
 /// The longest rest, in first rests.
 const MAX_REST_WINDOWS: u32 = 1 << 10;
 
-/// Foreign members as this member knows them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct ForeignMembers {
     known: BTreeMap<InstanceId, ForeignMember>,
     /// Duties released for a foreign member, until somebody holds them.
     offered: BTreeMap<DutyId, InstanceId>,
     /// Duties that a foreign member did not take, and how long it is not offered them again.
-    spurned: BTreeMap<DutyId, (InstanceId, RestPeriod)>,
+    declined: BTreeMap<DutyId, (InstanceId, RestPeriod)>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -36,44 +34,45 @@ struct ForeignMember {
 
 impl ForeignMembers {
     /// Sees who is there, and how much it holds.
-    fn meet(&mut self, charges: &[RosterDuty], table: &OwnRoster, now: LocalInstant) {
+    fn update(&mut self, plan: &OwnPlan, now: LocalInstant) {
         let mut before = std::mem::take(&mut self.known);
-        for (seat, _) in (0..).zip(&table.all.theirs).filter(|(_, theirs)| **theirs) {
-            let instance = &table.seats()[seat as usize].instance;
-            let holds = charges.iter().filter(|charge| charge.holder == Some(seat)).count();
+        let (roster, duties) = (&plan.roster, &plan.duties);
+        for (member, _) in (0..).zip(&roster.all.theirs).filter(|(_, theirs)| **theirs) {
+            let instance = &roster.seats()[member as usize].instance;
+            let holds = duties.iter().filter(|one| one.duty.holder == Some(member)).count();
             let first = ForeignMember { since: now, holds, rest: None };
-            let guest = before.remove(instance).unwrap_or(first);
-            self.known.insert(instance.clone(), ForeignMember { holds, ..guest });
+            let other = before.remove(instance).unwrap_or(first);
+            self.known.insert(instance.clone(), ForeignMember { holds, ..other });
         }
         // Not what was paused or is gone: nobody takes that.
-        let Self { known, offered, spurned } = self;
+        let Self { known, offered, declined } = self;
         let stands = |duty: &DutyId, to: &InstanceId| {
-            let planned = charges.binary_search_by(|charge| charge.duty.cmp(duty));
+            let planned = duties.binary_search_by(|one| one.duty.duty.cmp(duty));
             planned.is_ok() && known.contains_key(to)
         };
         offered.retain(|duty, to| stands(duty, to));
-        spurned.retain(|duty, (to, _)| stands(duty, to));
+        declined.retain(|duty, (to, _)| stands(duty, to));
     }
 
     /// Somebody holds what was offered. Another duty may be tried before the same one again.
     fn settle(&mut self, duty: &DutyId, holder: &InstanceId, first: Duration, now: LocalInstant) {
         let Some(to) = self.offered.remove(duty) else { return };
-        let Some(guest) = self.known.get_mut(&to) else { return };
+        let Some(other) = self.known.get_mut(&to) else { return };
         if to == *holder {
-            guest.rest = None;
-            self.spurned.remove(duty);
+            other.rest = None;
+            self.declined.remove(duty);
             return;
         }
         // It rests already if it has left one of several that were offered together.
-        if !rests(guest.rest, now) {
-            guest.rest = Some(next_rest(guest.rest, first, now));
+        if !rests(other.rest, now) {
+            other.rest = Some(next_rest(other.rest, first, now));
         }
-        let before = self.spurned.get(duty).filter(|(by, _)| *by == to).map(|(_, rest)| *rest);
-        self.spurned.insert(duty.clone(), (to, next_rest(before, first * 2, now)));
+        let before = self.declined.get(duty).filter(|(by, _)| *by == to).map(|(_, rest)| *rest);
+        self.declined.insert(duty.clone(), (to, next_rest(before, first * 2, now)));
     }
 
-    /// Whether to release a duty for a foreign member. One that is new may be in its start-up, and
-    /// one that holds nothing may never take anything: it is tried with one duty first.
+    /// Whether to release a duty for a foreign member. A new one may still start; one that holds
+    /// nothing is tried with one duty first.
     fn may_offer(
         &self,
         duty: &DutyId,
@@ -81,13 +80,13 @@ impl ForeignMembers {
         since: LocalInstant,
         now: LocalInstant,
     ) -> bool {
-        let Some(guest) = self.known.get(to).filter(|guest| guest.since <= since) else {
+        let Some(other) = self.known.get(to).filter(|other| other.since <= since) else {
             return false;
         };
-        let tried = guest.holds > 0 && guest.rest.is_none();
+        let tried = other.holds > 0 && other.rest.is_none();
         let waits = self.offered.values().any(|waits| waits == to);
-        let spurned = self.spurned.get(duty).filter(|(by, _)| by == to).map(|(_, rest)| *rest);
-        (tried || !waits) && !rests(guest.rest, now) && !rests(spurned, now)
+        let declined = self.declined.get(duty).filter(|(by, _)| by == to).map(|(_, rest)| *rest);
+        (tried || !waits) && !rests(other.rest, now) && !rests(declined, now)
     }
 }
 
@@ -102,52 +101,40 @@ fn next_rest(before: Option<RestPeriod>, first: Duration, now: LocalInstant) -> 
 
 impl Engine {
     /// Sees which foreign members are there, and what became of what was released for them.
-    pub(super) fn meet_guests(
-        &mut self,
-        charges: &[RosterDuty],
-        table: &OwnRoster,
-        now: LocalInstant,
-    ) {
-        if !table.all.foreign {
-            return self.guests = ForeignMembers::default();
+    pub(super) fn update_foreign(&mut self, plan: &OwnPlan, now: LocalInstant) {
+        if !plan.roster.all.foreign {
+            return self.foreign = ForeignMembers::default();
         }
-        self.guests.meet(charges, table, now);
-        let offered: Vec<_> = self.guests.offered.keys().cloned().collect();
+        self.foreign.update(plan, now);
+        let offered: Vec<_> = self.foreign.offered.keys().cloned().collect();
         for duty in offered {
             let leaves = self.holds.get(&duty).is_some_and(|held| held.release.is_some());
             let holder = self.seen.as_ref().and_then(|seen| seen.holders.get(&duty)?.clone());
             if let (false, Some(holder)) = (leaves, holder) {
-                self.guests.settle(&duty, &holder, self.settings.window * MIN_REST_WINDOWS, now);
+                self.foreign.settle(&duty, &holder, self.settings.window * MIN_REST_WINDOWS, now);
             }
         }
     }
 
-    /// Gives away what the foreign rule gives to another who will take it, not all at once (R25).
-    /// Whatever has come stays for the window (R19): what foreign members see is not known, and
-    /// duties must not go to and fro.
-    pub(super) fn shed_by_their_rule(
-        &mut self,
-        charges: &[RosterDuty],
-        plan: &[Option<u32>],
-        table: &OwnRoster,
-        fresh: bool,
-        now: LocalInstant,
-    ) {
+    /// Gives away what the foreign rule gives to a member that will take it, not all at once (R25)
+    /// and not within the window (R19): the views of foreign members are not known.
+    pub(super) fn shed_by_their_rule(&mut self, plan: &OwnPlan, fresh: bool, now: LocalInstant) {
+        let OwnPlan { roster, duties } = plan;
         let window = self.settings.window.as_nanos() as u64;
         let since = LocalInstant::from_nanos(now.as_nanos().saturating_sub(window));
-        let full = full_seats(charges, table);
+        let full = plan.full_members();
         // What waits for a foreign member is on its way, too.
-        let mut room = self.room_to_move().saturating_sub(self.guests.offered.len());
-        for (charge, to) in charges.iter().zip(plan) {
+        let mut room = self.room_to_move().saturating_sub(self.foreign.offered.len());
+        for PlannedDuty { duty: RosterDuty { duty, holder, pin, .. }, to, .. } in duties {
             // Pins are ours: a foreign member knows nothing of them.
-            let mine = charge.holder == Some(table.me) && charge.pin.is_none();
-            let Some(to) = to.filter(|to| mine && *to != table.me) else { continue };
-            let (seat, theirs) = (&table.seats()[to as usize], table.all.theirs[to as usize]);
+            let mine = *holder == Some(roster.me) && pin.is_none();
+            let Some(to) = to.filter(|to| mine && *to != roster.me) else { continue };
+            let (seat, theirs) = (&roster.seats()[to as usize], roster.all.theirs[to as usize]);
             let takes = seat.takes && seat.keeps && seat.weight > 0 && !full[to as usize];
-            let settled = self.holds.get(&charge.duty).is_some_and(|held| {
+            let settled = self.holds.get(duty).is_some_and(|held| {
                 held.work == WorkState::Running && held.release.is_none() && held.since <= since
             });
-            let offer = || self.guests.may_offer(&charge.duty, &seat.instance, since, now);
+            let offer = || self.foreign.may_offer(duty, &seat.instance, since, now);
             if !takes || !settled || room == 0 || (theirs && !offer()) {
                 continue;
             }
@@ -155,11 +142,11 @@ impl Engine {
                 return self.look_now(now);
             }
             if theirs {
-                self.guests.offered.insert(charge.duty.clone(), seat.instance.clone());
+                self.foreign.offered.insert(duty.clone(), seat.instance.clone());
             }
             room -= 1;
-            self.shed.insert(charge.duty.clone(), now);
-            self.ask_to_stop(&charge.duty, StopReason::Balance, now);
+            self.shed.insert(duty.clone(), now);
+            self.ask_to_stop(duty, StopReason::Balance, now);
         }
     }
 }

@@ -1,7 +1,6 @@
 //! Group configuration: the document that all members of a group share.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
 
 use super::settings::Layout;
 use crate::roster::{Pin, RosterMember};
@@ -31,22 +30,11 @@ pub struct GroupConfig {
     pub unknown: Vec<String>,
 }
 
-/// Condition under which a drained member gives its duties away.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum DrainMode {
-    /// As long as another member takes over.
-    HandOver,
-    /// Also when nobody does: its duties stay free.
-    Anyway,
-}
-
-impl DrainMode {
-    /// The word in the document of the group.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::HandOver => "hand-over",
-            Self::Anyway => "anyway",
-        }
+crate::text_enum! {
+    /// Condition under which a drained member gives its duties away.
+    pub enum DrainMode {
+        HandOver "hand-over" "As long as another member takes over."
+        Anyway "anyway" "Also when nobody does: its duties stay free."
     }
 }
 
@@ -99,7 +87,7 @@ impl GroupConfig {
                     group.cordoned.insert(InstanceId::unescape(instance)?);
                 }
                 ["drain", instance, how] => {
-                    let how = drain_of(how).ok_or_else(wrong)?;
+                    let how = DrainMode::parse(how).ok_or_else(wrong)?;
                     group.drained.insert(InstanceId::unescape(instance)?, how);
                 }
                 ["weight", instance, weight] => {
@@ -120,33 +108,20 @@ impl GroupConfig {
     }
 
     pub(super) fn text(&self) -> String {
-        let mut text = format!("{FIRST_LINE}\n");
-        // Writing to a string does not fail.
+        let mut lines = vec![FIRST_LINE.to_owned()];
         if let Some((ttl, layout)) = &self.settings {
-            let _ = writeln!(text, "ttl_ms {}\nlayout {layout}", ttl.as_millis());
+            lines.extend([format!("ttl_ms {}", ttl.as_millis()), format!("layout {layout}")]);
         }
-        for (duty, pin) in &self.pins {
-            let _ = writeln!(text, "pin {duty} {pin}");
-        }
-        for duty in &self.paused {
-            let _ = writeln!(text, "pause {duty}");
-        }
-        if self.all_paused {
-            let _ = writeln!(text, "pause-all");
-        }
-        for instance in &self.cordoned {
-            let _ = writeln!(text, "cordon {instance}");
-        }
-        for (instance, how) in &self.drained {
-            let _ = writeln!(text, "drain {instance} {}", how.as_str());
-        }
-        for (instance, weight) in &self.weights {
-            let _ = writeln!(text, "weight {instance} {weight}");
-        }
-        for line in &self.unknown {
-            let _ = writeln!(text, "{line}");
-        }
-        text
+        lines.extend(self.pins.iter().map(|(duty, pin)| format!("pin {duty} {pin}")));
+        lines.extend(self.paused.iter().map(|duty| format!("pause {duty}")));
+        lines.extend(self.all_paused.then(|| "pause-all".to_owned()));
+        lines.extend(self.cordoned.iter().map(|instance| format!("cordon {instance}")));
+        lines.extend(self.drained.iter().map(|(instance, how)| format!("drain {instance} {how}")));
+        let weight =
+            |(instance, weight): (&InstanceId, &u32)| format!("weight {instance} {weight}");
+        lines.extend(self.weights.iter().map(weight));
+        lines.extend(self.unknown.iter().cloned());
+        lines.join("\n") + "\n"
     }
 
     /// Whether a member with these settings may join: `Ok(true)` when the document says the same,
@@ -185,10 +160,6 @@ fn layout_of(word: &str) -> Option<Layout> {
         Some(("shards", count)) => count.parse().ok().map(Layout::Shards),
         _ => None,
     }
-}
-
-fn drain_of(word: &str) -> Option<DrainMode> {
-    [DrainMode::HandOver, DrainMode::Anyway].into_iter().find(|drain| drain.as_str() == word)
 }
 
 fn pin_of(place: &str) -> Option<Pin> {

@@ -41,7 +41,6 @@ pub struct PastConfig {
     pub doubtful: bool,
 }
 
-/// A line that was added or removed.
 struct LineChange {
     unix_ms: u64,
     added: bool,
@@ -73,7 +72,6 @@ impl ConfigHistory {
         history
     }
 
-    /// The latest time in the history.
     fn newest(&self) -> Option<u64> {
         self.changes.iter().map(|change| change.unix_ms).chain(self.from).max()
     }

@@ -1,4 +1,4 @@
-//! Becoming a member, and leaving.
+//! Joining and leaving a group.
 
 use std::time::Duration;
 
@@ -9,7 +9,6 @@ use super::{
 use crate::store::{Closed, OpenSession, Opened};
 use crate::{Change, Code, DutyId, LocalInstant, Nonce, Problem, Reason, StoreError, Version};
 
-/// Phase of a membership.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum MemberPhase {
     /// Reading the group, to see whether its settings are the same.
@@ -56,7 +55,6 @@ impl MemberPhase {
         }
     }
 
-    /// The request that is waited for.
     pub(super) fn ticket(&mut self) -> Option<&mut Ticket> {
         self.attempt()?.ticket.as_mut()
     }
@@ -69,30 +67,24 @@ impl MemberPhase {
         }
     }
 
-    pub(super) fn next(&self, now: LocalInstant) -> LocalInstant {
-        match self {
-            Self::Reading(attempt)
-            | Self::Settling(attempt)
-            | Self::Opening { attempt, .. }
-            | Self::Closing(attempt)
-                if attempt.ticket.is_none() =>
-            {
-                attempt.at
-            }
+    /// When the next request is due.
+    pub(super) fn next(&mut self, now: LocalInstant) -> LocalInstant {
+        match self.attempt() {
+            Some(RequestAttempt { ticket: None, at, .. }) => *at,
             _ => now.plus(Duration::from_secs(1)),
         }
     }
 }
 
 impl Engine {
-    /// Sends the next request on the way in or out.
+    /// Sends the next request of joining or leaving.
     pub(super) fn go_on(&mut self, now: LocalInstant) {
         if matches!(self.phase, MemberPhase::Over) {
             return;
         }
         if self.leaving.is_some_and(|until| now >= until) {
-            return self
-                .end("the store did not answer in time: what was held ends at its TTL", now);
+            let why = "the store did not answer in time: what was held ends at its TTL";
+            return self.end(why, now);
         }
         let Some(RequestAttempt { ticket: None, at, .. }) = self.phase.attempt().copied() else {
             return;
@@ -143,12 +135,12 @@ impl Engine {
         }
     }
 
-    /// Whether this is the answer that the way in or out waits for.
+    /// Whether the current phase waits for this response.
     fn is_awaited(&mut self, ticket: Ticket) -> bool {
         self.phase.attempt().is_some_and(|attempt| attempt.ticket == Some(ticket))
     }
 
-    /// The same again, a little later.
+    /// Repeats the request of this phase, with backoff.
     fn try_again(&mut self, now: LocalInstant) {
         let most = self.settings.look_every;
         let pause = self.pause();
@@ -164,7 +156,7 @@ impl Engine {
         self.try_again(now);
     }
 
-    /// The group was read before joining. Returns whether that was what the answer was for.
+    /// Handles a look of the joining phase. Returns whether it was one.
     pub(super) fn read_group(
         &mut self,
         ticket: Ticket,
@@ -174,13 +166,15 @@ impl Engine {
         if !matches!(self.phase, MemberPhase::Reading(_)) || !self.is_awaited(ticket) {
             return false;
         }
-        let view = match result {
-            Ok(view) => view,
-            Err(error) => {
-                self.not_joined(error, now);
-                return true;
-            }
-        };
+        match result {
+            Ok(view) => self.admit(view, now),
+            Err(error) => self.not_joined(error, now),
+        }
+        true
+    }
+
+    /// Joins a group whose settings are those of this member, or that has none.
+    fn admit(&mut self, view: &super::GroupView, now: LocalInstant) {
         let me = &self.settings.instance;
         let others = view.members.iter().filter(|member| &member.instance != me);
         let alone = !others.clone().any(|member| MemberStatus::read(&member.note).is_some());
@@ -192,16 +186,14 @@ impl Engine {
         });
         match admitted {
             Ok((_, true)) => self.open(false, now),
-            Ok((mut group, false)) => {
-                group.settings = Some((ttl, layout));
-                self.settle(&group, view.document.version, now);
-            }
+            Ok((group, false)) => self.settle(group, view.document.version, now),
             Err(error) => self.fail(error.problem().clone(), now),
         }
-        true
     }
 
-    fn settle(&mut self, group: &GroupConfig, expected: Version, now: LocalInstant) {
+    /// Writes the settings of this member into a document that has none.
+    pub(super) fn settle(&mut self, mut group: GroupConfig, expected: Version, now: LocalInstant) {
+        group.settings = Some((self.settings.ttl, self.settings.layout));
         match group.document() {
             Ok(document) => {
                 let group = self.settings.group.clone();
@@ -216,18 +208,7 @@ impl Engine {
         }
     }
 
-    /// Writes the settings again that a store has lost.
-    pub(super) fn settle_again(
-        &mut self,
-        mut group: GroupConfig,
-        expected: Version,
-        now: LocalInstant,
-    ) {
-        group.settings = Some((self.settings.ttl, self.settings.layout));
-        self.settle(&group, expected, now);
-    }
-
-    /// Written, or somebody else was faster: reading again tells.
+    /// The document was written, by this member or by another: reads it again.
     pub(super) fn settled(
         &mut self,
         ticket: Ticket,
@@ -243,7 +224,7 @@ impl Engine {
         }
     }
 
-    /// Begins to open a session under a nonce of its own. `again`: there was one before.
+    /// Begins to open a session under a fresh nonce. `again`: there was one before.
     pub(super) fn open(&mut self, again: bool, now: LocalInstant) {
         let nonce = self.random.nonce();
         self.phase =
@@ -264,7 +245,7 @@ impl Engine {
         let ttl = self.settings.ttl;
         match result {
             Ok(Opened::Open(session)) => {
-                // Asked again under the same nonce, the store may have counted from the first time.
+                // The store may have counted since the first attempt under this nonce.
                 let deadline = ttl.deadline(since);
                 let renew_at = since.plus(ttl.renew_every(self.random.jitter()));
                 let said = self.status().note().unwrap_or_default();
@@ -296,10 +277,9 @@ impl Engine {
         }
     }
 
-    /// Returns the current status of this member.
     pub(super) fn status(&self) -> MemberStatus {
         let settings = &self.settings;
-        let going = self.draining || self.leaving.is_some();
+        let going = self.is_going();
         MemberStatus {
             weight: settings.weight,
             room: settings.room,
@@ -314,7 +294,7 @@ impl Engine {
         }
     }
 
-    /// The one duty that a standby is there for.
+    /// The duty of a standby.
     fn only(&self) -> Option<DutyId> {
         let standby = matches!(self.settings.layout, super::Layout::Standby);
         let first = self.listing.as_ref()?.targets().first()?;
@@ -323,7 +303,7 @@ impl Engine {
 
     /// Hands everything over, if somebody else is there to take it.
     pub(super) fn drain(&mut self, now: LocalInstant) {
-        if self.draining || self.leaving.is_some() {
+        if self.is_going() {
             return;
         }
         if !self.holds.is_empty() && !self.has_successor() {
@@ -346,7 +326,7 @@ impl Engine {
         if self.leaving.is_some() {
             return;
         }
-        // Work that was cancelled when its time was over has a TTL to stop, and closing another.
+        // Work has its drain time, cancelled work a TTL to stop, and closing another.
         self.leaving = Some(now.plus(self.settings.drain + self.settings.ttl.get() * 2));
         self.todo.clear();
         let duties: Vec<_> = self.holds.keys().cloned().collect();
@@ -354,7 +334,7 @@ impl Engine {
             self.ask_to_stop(&duty, StopReason::Leave, now);
         }
         self.say_status(now);
-        // An opening on its way may have made a session: it is closed when the answer comes.
+        // An opening on its way may have made a session, which is closed when the answer comes.
         let opening =
             matches!(&self.phase, MemberPhase::Opening { attempt, .. } if attempt.ticket.is_some());
         if self.live.is_none() && !opening {
@@ -364,8 +344,7 @@ impl Engine {
 
     /// Closes the session when the last work has stopped: that gives all holds back at once.
     pub(super) fn finish_if_done(&mut self, now: LocalInstant) {
-        if !matches!(self.phase, MemberPhase::Member) || !(self.draining || self.leaving.is_some())
-        {
+        if !matches!(self.phase, MemberPhase::Member) || !self.is_going() {
             return;
         }
         if self.leaving.is_some_and(|until| now >= until) {
@@ -373,10 +352,10 @@ impl Engine {
         }
         let asked = self.claiming.is_some() || self.releasing.is_some();
         let done = self.ready.len() == self.holds.len();
-        // Who only drains gives back one by one, and stays until nothing is left.
+        // A member that only drains gives back one by one.
         let done = done && (self.leaving.is_some() || self.holds.is_empty());
         if done && !asked {
-            // A session without holds blocks nobody: its end is not worth a long wait.
+            // A session without holds blocks nobody.
             let ttl = self.settings.ttl.get();
             let most = now.plus(if self.holds.is_empty() { ttl / 5 } else { ttl });
             self.leaving = Some(self.leaving.map_or(most, |until| until.min(most)));
@@ -422,7 +401,7 @@ impl Engine {
     }
 }
 
-/// One of our own words as a reason.
+/// A fixed word as a reason.
 pub(super) fn reason(word: &'static str) -> Reason {
     // A short word without control characters is always a valid reason.
     #[expect(clippy::expect_used)]

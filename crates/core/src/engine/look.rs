@@ -10,12 +10,10 @@ use crate::store::{GroupDocument, Holder, Member};
 use crate::text::span;
 use crate::{Change, Code, DutyId, InstanceId, LocalInstant, Mutant, Problem, StoreError, Version};
 
-/// The shortest time between two looks.
 const MIN_LOOK_INTERVAL: Duration = Duration::from_millis(10);
 /// Every so many looks the holders are read although nothing hints at a change.
 const HOLDERS_EVERY_LOOKS: u32 = 5;
 
-/// When the group is read next.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct LookSchedule {
     pub(super) at: LocalInstant,
@@ -29,7 +27,6 @@ pub(super) struct LookSchedule {
     failed: bool,
 }
 
-/// The group as last read.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ObservedGroup {
     pub(super) members: Vec<Member>,
@@ -57,12 +54,10 @@ impl LookSchedule {
         self.sent.is_some()
     }
 
-    /// The request that is waited for.
     pub(super) fn ticket(&mut self) -> Option<&mut Ticket> {
         self.sent.as_mut().map(|(ticket, _)| ticket)
     }
 
-    /// For [`Engine::fold`].
     pub(super) fn fold(&mut self, fold: &Fold) {
         let now = fold.now;
         self.at = fold.timer(self.at);
@@ -154,7 +149,8 @@ impl Engine {
         }
     }
 
-    /// An expiry makes no hint: look when the first session of somebody else could end.
+    /// Returns the time until the first session of another member could end: an expiry makes no
+    /// hint.
     fn next_look(&self, view: &GroupView) -> Duration {
         let me = &self.settings.instance;
         let others = view.members.iter().filter(|member| &member.instance != me);
@@ -168,10 +164,7 @@ impl Engine {
 
     // Why: docs/decisions/0006-responses-match-requests.md
     fn take_view(&mut self, view: GroupView, asked: Ticket, now: LocalInstant) {
-        let group = match self.agree_on(&view.document, now) {
-            Some(group) => group,
-            None => return,
-        };
+        let Some(group) = self.agree_on(&view.document, now) else { return };
         let version = view.document.version;
         let changed = self.seen.as_ref().is_none_or(|seen| {
             seen.version != version || !same_members(&seen.members, &view.members)
@@ -206,8 +199,8 @@ impl Engine {
         }
     }
 
-    /// The look shows that this member does not hold what it works on, because somebody changed the
-    /// store behind its back: a keep-alive tells for sure, and is sent now.
+    /// Renews at once when a look shows that this member does not hold what it works on: somebody
+    /// may have changed the store behind its back.
     fn doubt(&mut self, holders: &BTreeMap<DutyId, Option<InstanceId>>, now: LocalInstant) {
         let me = Some(Some(&self.settings.instance));
         let gone = |(duty, held): (&DutyId, &EngineHold)| {
@@ -219,11 +212,11 @@ impl Engine {
         }
     }
 
-    /// Reads what all members share. The settings in it are ours, or we must not go on.
+    /// Reads the group's document, and fails if its settings are not those of this member.
     fn agree_on(&mut self, document: &GroupDocument, now: LocalInstant) -> Option<GroupConfig> {
         let group = match GroupConfig::read(document) {
             Ok(group) => group,
-            // What was read before stays, and nothing is decided by what cannot be read.
+            // The document that was read before stays.
             Err(error) => {
                 self.complain(now, Change::LookFailed, error.problem().to_string());
                 return None;
@@ -240,12 +233,13 @@ impl Engine {
                 return None;
             }
             Some(_) => {}
-            None => self.settle_again(group.clone(), document.version, now),
+            // The store has lost them.
+            None => self.settle(group.clone(), document.version, now),
         }
         Some(group)
     }
 
-    /// Remembers who held what, and until when it could: the next holder says what became of it.
+    /// Remembers each holder and the end of its session, for the record of the next grant.
     fn remember_holders(&mut self, holders: &[Holder], now: LocalInstant) {
         let me = &self.settings.instance;
         for holder in holders {
@@ -258,9 +252,8 @@ impl Engine {
         self.give_back_orphans(holders, now);
     }
 
-    /// Holds that the store has for this session and this member does not know, of a claim whose
-    /// answer was lost. They are given back and claimed anew, under an epoch of which nothing can
-    /// be on its way any more (R17).
+    /// Gives back holds of this session that this member does not know, of a claim whose answer was
+    /// lost. They are claimed anew, under a fresh epoch (R17).
     fn give_back_orphans(&mut self, holders: &[Holder], now: LocalInstant) {
         let me = self.settings.instance.clone();
         for holder in holders {
@@ -281,8 +274,7 @@ impl Engine {
             .is_some_and(|claiming| claiming.wishes.iter().any(|wish| wish.duty == *duty))
     }
 
-    /// Compares the stored status with the last one sent: a late keep-alive may have written an
-    /// older one.
+    /// Reads back the stored status: a late keep-alive may have written an older one.
     fn hear_ourselves(&mut self, members: &[Member]) {
         let Some(live) = self.live.as_mut().filter(|_| self.keeping.is_none()) else { return };
         let nonce = Some(live.session.nonce);

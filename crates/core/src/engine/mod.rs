@@ -1,11 +1,11 @@
-//! One member of a group: joins, claims, renews, hands over, stops in time.
+//! Engine of one member of a group: joins, claims, renews, hands over, stops in time.
 //!
-//! A pure machine: [`Engine::step`] takes what happened and the local time, and answers what is to
-//! be done. It reads no clock and does no I/O; its randomness comes from the seed. Whoever drives
-//! it answers every [`Effect::Ask`] exactly once, steps it when [`Engine::wake_at`] has come, and
-//! lets work have effects only while its deadline, judged by the same clock, has not passed.
+//! A pure state machine: [`Engine::step`] takes an event and the local time, and returns effects.
+//! It reads no clock and does no I/O; its randomness comes from the seed. The driver answers every
+//! [`Effect::Ask`] once, steps the engine at [`Engine::wake_at`], and lets work have effects only
+//! before its deadline, by the same clock.
 //!
-//! | file | what it decides |
+//! | file | decides |
 //! |---|---|
 //! | `join` | becoming a member, and leaving |
 //! | `renew` | keeping the session alive, pauses, what is lost with it |
@@ -61,10 +61,9 @@ use look::{LookSchedule, ObservedGroup};
 use random::SplitMix64;
 use work::{EngineHold, RestPeriod};
 
-/// Limit of duties per claim: small, so that the first member to start leaves duties for those that
-/// start a moment later.
+/// Limit of duties per claim: small, so that the first member leaves duties for those that start a
+/// moment later.
 const MAX_CLAIM_DUTIES: usize = 100;
-/// Limit of duties per release.
 const MAX_RELEASE_DUTIES: usize = 500;
 
 /// One member of a group.
@@ -98,9 +97,9 @@ pub struct Engine {
     stopping: BTreeMap<DutyId, Epoch>,
     /// Duties that are left alone for a while because their work ended by itself.
     resting: BTreeMap<DutyId, RestPeriod>,
-    /// Duties that looked free and were refused: the pace at which they are asked for again.
+    /// Duties that looked free and were refused.
     refused: BTreeMap<DutyId, ClaimBackoff>,
-    guests: ForeignMembers,
+    foreign: ForeignMembers,
     /// The newest epochs known; grants must be above.
     floors: BTreeMap<DutyId, Epoch>,
     listing: Option<Listing>,
@@ -118,8 +117,7 @@ pub struct Engine {
     claiming: Option<PendingClaim>,
     releasing: Option<(Ticket, Vec<(DutyId, Epoch)>)>,
     release_again: LocalInstant,
-    /// Duties claimed or given back, with the number of requests sent by then: an earlier look does
-    /// not show the change.
+    /// Duties claimed or given back, with the last ticket by then: an earlier look is stale.
     touched: BTreeMap<DutyId, Ticket>,
     /// Duties that this member gave away because it was beyond its share, and when.
     shed: BTreeMap<DutyId, LocalInstant>,
@@ -132,25 +130,21 @@ pub struct Engine {
     complaints: BTreeMap<(Change, Option<DutyId>), String>,
 }
 
-/// A duty to ask for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct ClaimCandidate {
     duty: DutyId,
-    /// The plan gives it to somebody else, who did not take it: it stays for the window.
+    /// The plan gives it to another member, which did not take it: it stays for the window.
     beyond: bool,
 }
 
-/// A claim on its way.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct PendingClaim {
     ticket: Ticket,
-    /// Until when the session stood when it was sent: no keep-alive that left later names what it
-    /// brings.
+    /// Deadline of the session when the claim was sent: later keep-alives do not name its holds.
     deadline: Deadline,
     wishes: Vec<ClaimCandidate>,
 }
 
-/// The open session.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct LiveSession {
     session: Session,
@@ -160,7 +154,6 @@ struct LiveSession {
     said: Note,
 }
 
-/// A keep-alive on its way.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct PendingKeepAlive {
     ticket: Ticket,
@@ -193,7 +186,7 @@ impl Engine {
             stopping: BTreeMap::new(),
             resting: BTreeMap::new(),
             refused: BTreeMap::new(),
-            guests: ForeignMembers::default(),
+            foreign: ForeignMembers::default(),
             floors: BTreeMap::new(),
             listing: None,
             listed: 0,
@@ -255,7 +248,6 @@ impl Engine {
         self.live.is_some()
     }
 
-    /// Sends what is due.
     fn advance(&mut self, now: LocalInstant) {
         if self.waiting.is_some_and(|until| now >= until) {
             self.waiting = None;
@@ -278,32 +270,29 @@ impl Engine {
         self.finish_if_done(now);
     }
 
-    fn next_wake(&self, now: LocalInstant) -> LocalInstant {
-        // Something is always due within a look: a step that comes much later was a pause.
+    fn next_wake(&mut self, now: LocalInstant) -> LocalInstant {
+        // There is a step per look, so one that comes much later was a pause.
         let mut wake = now.plus(self.settings.look_every);
         let mut by = |at: LocalInstant| wake = wake.min(at);
-        match &self.phase {
-            MemberPhase::Member => {
-                if let (Some(live), None) = (&self.live, &self.keeping) {
-                    by(live.renew_at);
-                }
-                if !self.looking.is_on_its_way() {
-                    by(self.looking.at);
-                }
-                let gives_back = !self.ready.is_empty() && !self.closes_with_all();
-                if self.releasing.is_none() && gives_back {
-                    by(self.release_again);
-                }
-                self.fallback.into_iter().for_each(&mut by);
+        if matches!(self.phase, MemberPhase::Member) {
+            if let (Some(live), None) = (&self.live, &self.keeping) {
+                by(live.renew_at);
             }
-            phase => by(phase.next(now)),
+            if !self.looking.is_on_its_way() {
+                by(self.looking.at);
+            }
+            let gives_back = !self.ready.is_empty() && !self.closes_with_all();
+            if self.releasing.is_none() && gives_back {
+                by(self.release_again);
+            }
+            self.fallback.into_iter().for_each(&mut by);
+        } else {
+            by(self.phase.next(now));
         }
-        let timers = [self.waiting, self.leaving, self.failing];
-        timers.into_iter().flatten().for_each(&mut by);
-        if !self.holds.is_empty() {
-            by(self.due);
-        }
-        // What is due but cannot be done yet is no reason to turn in circles.
+        let due = (!self.holds.is_empty()).then_some(self.due);
+        let timers = [self.waiting, self.leaving, self.failing, due];
+        timers.into_iter().flatten().for_each(by);
+        // No busy loop for what is due and cannot be done yet.
         wake.max(now.plus(Duration::from_millis(1)))
     }
 
@@ -343,14 +332,13 @@ impl Engine {
     ) {
         let instance = self.settings.instance.clone();
         let (duty, epoch) = duty.map(|(duty, epoch)| (duty.clone(), epoch)).unzip();
-        // No grant has epoch zero: there was none.
+        // Epoch zero stands for no grant.
         let epoch = epoch.filter(|epoch| *epoch > Epoch::ZERO);
         let reason = reason.into();
-        let record = Record { at, change, instance, duty, epoch, other, reason };
-        self.out.push(Effect::Record(record));
+        self.out.push(Effect::Record(Record { at, change, instance, duty, epoch, other, reason }));
     }
 
-    /// Records what goes wrong again and again once, and again when it goes wrong otherwise.
+    /// Records a failure, unless the last one of its kind had the same reason.
     fn complain(&mut self, at: LocalInstant, change: Change, reason: String) {
         let before = self.complaints.insert((change, None), reason.clone());
         if before.as_ref() != Some(&reason) {
@@ -358,7 +346,7 @@ impl Engine {
         }
     }
 
-    /// The same with a record for each of the duties that it is about: once, until it goes well.
+    /// Records a failure once for each of these duties, until it has passed.
     fn complain_of(
         &mut self,
         at: LocalInstant,
@@ -377,12 +365,12 @@ impl Engine {
         }
     }
 
-    /// Forgets complaints of this kind, because it goes well again.
+    /// A failure of this kind has passed.
     fn no_complaint(&mut self, change: Change) {
         self.complaints.retain(|(about, _), _| *about != change);
     }
 
-    /// Ends for good: what is held is given back first, and whoever runs the process is told why.
+    /// Gives back everything and ends with a problem.
     fn fail(&mut self, problem: Problem, now: LocalInstant) {
         if self.failed.is_some() {
             return;
@@ -390,7 +378,6 @@ impl Engine {
         self.record(now, Change::JoinFailed, None, None, problem.to_string());
         self.failed = Some(problem);
         self.leave(now);
-        // Nothing is waited for that was not opened.
         if self.live.is_none() {
             self.end("failed", now);
         }
@@ -414,6 +401,16 @@ impl Engine {
     fn raise_floor(&mut self, duty: &DutyId, epoch: Epoch) {
         let floor = self.floors.entry(duty.clone()).or_insert(epoch);
         *floor = epoch.max(*floor);
+    }
+
+    fn see_holder(&mut self, duty: &DutyId, holder: Option<InstanceId>) {
+        if let Some(seen) = &mut self.seen {
+            seen.holders.insert(duty.clone(), holder);
+        }
+    }
+
+    fn is_going(&self) -> bool {
+        self.draining || self.leaving.is_some()
     }
 
     /// Whether the store says that it has lost its state.

@@ -2,8 +2,7 @@
 
 use crate::{Jitter, Nonce};
 
-/// SplitMix64: small, and good enough for jitter and for spreading 128 bits of entropy that the
-/// caller brought over the nonces of one process.
+/// SplitMix64: good enough for jitter, and to derive the nonces of a process from 128 random bits.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct SplitMix64 {
     state: u64,
@@ -27,8 +26,7 @@ impl SplitMix64 {
         Jitter((self.next() >> 48) as u16)
     }
 
-    /// Another one at each call, and another one than any other seed's: the high half of the seed
-    /// stays in it.
+    /// A fresh nonce. The high half of the seed stays in it, so no other seed gives the same.
     pub(super) fn nonce(&mut self) -> Nonce {
         let low = self.next();
         Nonce::from_entropy(u128::from(self.high ^ low.rotate_left(7)) << 64 | u128::from(low))

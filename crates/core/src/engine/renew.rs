@@ -34,7 +34,6 @@ impl Engine {
         }
     }
 
-    /// The next keep-alive is due now.
     pub(super) fn renew_now(&mut self, now: LocalInstant) {
         if let Some(live) = &mut self.live {
             live.renew_at = live.renew_at.min(now);
@@ -144,8 +143,7 @@ impl Engine {
     /// The session is over, and every hold with it (R9). `reset`: the store says that it lost it.
     pub(super) fn session_ended(&mut self, asked: LocalInstant, reset: bool, now: LocalInstant) {
         let Some(live) = self.live.take() else { return };
-        // By our count it should still have lived: the store has forgotten it, or an operator
-        // ended it.
+        // By our count it should still live: the store forgot it, or an operator ended it.
         let early = live.deadline.allows(asked);
         self.lose_everything(StopReason::SessionEnded, now);
         let why = match early || reset {
@@ -154,8 +152,7 @@ impl Engine {
         };
         self.record(now, Change::SessionLost, None, None, why);
         if (early || reset || self.trouble) && !Mutant::R21Wait.is_on() {
-            // Holders of before the reset stop by themselves until then, also when their clocks run
-            // slow and ours fast.
+            // Earlier holders stop by themselves until then, even if their clocks run slow.
             self.waiting = Some(now.plus(self.settings.ttl.get() * 51 / 50));
         }
         self.keeping = None;
@@ -168,7 +165,7 @@ impl Engine {
         self.looking.forget();
         self.seen = None;
         self.free.clear();
-        match self.draining || self.leaving.is_some() {
+        match self.is_going() {
             true => self.end("the session had ended", now),
             false => self.open(true, now),
         }
@@ -180,14 +177,12 @@ impl Engine {
         let epoch = held.epoch();
         self.raise_floor(duty, epoch);
         self.touch(duty);
-        if let Some(seen) = &mut self.seen {
-            seen.holders.insert(duty.clone(), None);
-        }
+        self.see_holder(duty, None);
         if held.may_act() {
             self.out.push(Effect::Revoke { duty: duty.clone(), epoch, why });
             self.record(now, Change::Revoked, Some((duty, epoch)), None, why.as_str());
         } else if !held.told {
-            // It was being given back, and the store was faster to say so here.
+            // It was being given back.
             let why = held.release.unwrap_or(why);
             self.record(now, Change::Released, Some((duty, epoch)), None, why.as_str());
         }

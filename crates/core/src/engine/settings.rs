@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use crate::{DutyId, GroupName, InstanceId, Label, StoreError, Ttl};
 
-/// Naming scheme of a group's duties, the same for all its members. The duties themselves come by
-/// [`super::EngineEvent::Listed`], for every layout.
+/// Naming scheme of a group's duties, the same for all its members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Layout {
     /// One duty: one member works, the others wait.
@@ -64,7 +63,7 @@ pub struct MemberSettings {
     /// The most duties that it will hold.
     pub room: usize,
     /// The most duties that a group may have.
-    pub most_duties: usize,
+    pub max_duties: usize,
     /// Time for work to end after it was asked to.
     pub drain: Duration,
     /// Time for which a duty that was moved stays where it is.
@@ -97,7 +96,7 @@ impl MemberSettings {
             name: None,
             revision: None,
             room: Self::DEFAULT_ROOM,
-            most_duties: Self::DEFAULT_MAX_GROUP_DUTIES,
+            max_duties: Self::DEFAULT_MAX_GROUP_DUTIES,
             drain: ttl.get() / 2,
             window: ttl.get(),
             look_every: (ttl.get() / 3).min(Duration::from_secs(1)),

@@ -8,23 +8,22 @@ use crate::roster::{self, Explainer, PlacementReport, Plan, RosterDuty, RosterMe
 use crate::store::Member;
 use crate::{DutyId, InstanceId, Listing, Nonce, Target};
 
-/// A group as its roster sees it, for whoever is no member of it.
+/// A group and its plan, as somebody sees it who is not a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupSnapshot {
     /// The members that duties are planned over, by instance.
     pub seats: Vec<RosterMember>,
-    /// The duties that are planned, by id: not those that are paused, and not those that somebody
-    /// holds who has no seat.
+    /// The planned duties, by id: not paused, and not held by an instance outside of `seats`.
     pub charges: Vec<RosterDuty>,
     /// The planned holder of each duty.
     pub plan: Plan,
-    /// Somebody shares the keys and not the roster: the rule of foreign members counts.
+    /// The group has foreign members, so their rule counts.
     pub foreign: bool,
 }
 
 impl GroupSnapshot {
-    /// Plans as members do that see this. `only`: the duty of members that joined for one duty
-    /// alone; they plan among themselves.
+    /// Plans as the members do. `only`: the duty of members that joined for one duty alone, which
+    /// plan among themselves.
     pub fn new(
         members: &[Member],
         holders: &BTreeMap<DutyId, InstanceId>,
@@ -47,17 +46,18 @@ impl GroupSnapshot {
         Explainer::new(&self.charges, &self.seats, &self.plan, self.foreign)
     }
 
-    /// Why a duty should be where the plan has it: one opinion for each seat, in their order.
-    /// `None` when the duty is not planned.
+    /// Explains the placement of a duty, with a report per member; `None` when it is not planned.
     pub fn explain(&self, duty: &DutyId) -> Option<Vec<PlacementReport>> {
-        let at = self.charges.binary_search_by(|charge| charge.duty.cmp(duty)).ok()?;
-        Some(self.explainer().explain(at))
+        Some(self.explainer().explain(self.find(duty)?))
     }
 
     /// Returns the planned holder of a duty; `None` when it is not planned, or nobody has room.
     pub fn owner(&self, duty: &DutyId) -> Option<&RosterMember> {
-        let at = self.charges.binary_search_by(|charge| charge.duty.cmp(duty)).ok()?;
-        self.plan.seats[at].and_then(|seat| self.seats.get(seat as usize))
+        self.plan.seats[self.find(duty)?].and_then(|seat| self.seats.get(seat as usize))
+    }
+
+    fn find(&self, duty: &DutyId) -> Option<usize> {
+        self.charges.binary_search_by(|charge| charge.duty.cmp(duty)).ok()
     }
 }
 
@@ -75,8 +75,7 @@ pub(super) struct RosterInput {
 }
 
 impl RosterInput {
-    /// `me`: the session of the one who plans, and what it says of itself now; what the store has
-    /// of it may be older.
+    /// `me`: the session of the planning member and its current status; the store's may be older.
     pub(super) fn new(
         members: &[Member],
         group: &GroupConfig,
@@ -113,8 +112,7 @@ impl RosterInput {
         self.said.iter().zip(&self.theirs).map(|(said, theirs)| (!theirs).then_some(said))
     }
 
-    /// Makes failing members give way to the others. When all fail, none is better than another,
-    /// and the duties stay where they are.
+    /// Makes failing members give way. When all fail, the duties stay where they are.
     fn let_failing_give_way(&mut self) {
         let seats = self.seats.iter_mut().zip(&self.said);
         let (failing, others): (Vec<_>, Vec<_>) = seats.partition(|(_, said)| said.failing);
@@ -138,7 +136,6 @@ impl RosterInput {
     }
 }
 
-/// State of a duty, for the member that plans.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum DutyStatus {
     /// Nobody holds it.

@@ -49,26 +49,19 @@ impl MemberStatus {
     /// The note that says this.
     pub fn note(&self) -> Result<Note, StoreError> {
         let mut text = format!("tenure=1\nweight={}\nroom={}\n", self.weight, self.room);
-        let mut add = |key: &str, value: &str| text.push_str(&format!("{key}={value}\n"));
-        if !self.takes {
-            add("takes", "0");
+        let label = |label: &Option<Label>| label.as_ref().map(ToString::to_string);
+        for (key, value) in [
+            ("takes", (!self.takes).then(|| "0".to_owned())),
+            ("keeps", (!self.keeps).then(|| "0".to_owned())),
+            ("failing", self.failing.then(|| "1".to_owned())),
+            ("zone", label(&self.zone)),
+            ("name", label(&self.name)),
+            ("revision", label(&self.revision)),
+            ("only", self.only.as_ref().map(ToString::to_string)),
+            ("view", Some(format!("{:016x}", self.view))),
+        ] {
+            text.extend(value.map(|value| format!("{key}={value}\n")));
         }
-        if !self.keeps {
-            add("keeps", "0");
-        }
-        if self.failing {
-            add("failing", "1");
-        }
-        let labels = [("zone", &self.zone), ("name", &self.name), ("revision", &self.revision)];
-        for (key, label) in labels {
-            if let Some(label) = label {
-                add(key, &label.escaped());
-            }
-        }
-        if let Some(only) = &self.only {
-            add("only", &only.escaped());
-        }
-        add("view", &format!("{:016x}", self.view));
         Note::new(text)
     }
 

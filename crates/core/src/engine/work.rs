@@ -29,7 +29,6 @@ pub(super) struct EngineHold {
     pub(super) progress: LocalInstant,
 }
 
-/// State of the work on a duty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum WorkState {
     Running,
@@ -78,15 +77,13 @@ impl EngineHold {
 }
 
 impl Engine {
-    /// A hold that this member does not have any more.
     pub(super) fn drop_hold(&mut self, duty: &DutyId) -> Option<EngineHold> {
         self.ready.remove(duty);
         self.holds.remove(duty)
     }
 
-    /// Cancels what must not act any more: past its deadline (R6), past its time to drain, stuck.
-    /// What was cancelled a TTL ago and still has not stopped is given back all the same: the fence
-    /// has to decide.
+    /// Cancels work past its deadline (R6), past its time to drain, or without progress. Work that
+    /// was cancelled a TTL ago and has not stopped is given back: the fence has to decide.
     pub(super) fn expire(&mut self, now: LocalInstant) {
         if now < self.due {
             return;
@@ -162,7 +159,6 @@ impl Engine {
         self.record(now, Change::Draining, Some((duty, epoch)), None, why.as_str());
     }
 
-    /// The work has stopped.
     pub(super) fn stopped(
         &mut self,
         duty: &DutyId,
@@ -179,14 +175,11 @@ impl Engine {
         };
         let by_itself = held.work == WorkState::Running;
         held.work = WorkState::Stopped;
-        let why = match how {
-            WorkOutcome::Failed => StopReason::Failed,
-            WorkOutcome::Asked | WorkOutcome::Done => StopReason::Done,
-        };
-        held.release.get_or_insert(why);
+        let failed = how == WorkOutcome::Failed;
+        held.release.get_or_insert(if failed { StopReason::Failed } else { StopReason::Done });
         let since = held.since;
         self.ready.insert(duty.clone());
-        if by_itself || how == WorkOutcome::Failed {
+        if by_itself || failed {
             self.rest(duty, since, now);
         }
     }
@@ -224,10 +217,7 @@ impl Engine {
 
     /// Gives back what can be given back (R10). When everything goes, closing the session does it.
     pub(super) fn release_next(&mut self, now: LocalInstant) {
-        if self.releasing.is_some() || now < self.release_again {
-            return;
-        }
-        if self.closes_with_all() {
+        if self.releasing.is_some() || now < self.release_again || self.closes_with_all() {
             return;
         }
         let mut ready = self.ready.iter().filter_map(|duty| self.holds.get(duty)).peekable();
@@ -260,8 +250,7 @@ impl Engine {
             return self.session_ended(now, true, now);
         }
         if let Some(error) = &error {
-            // It may have happened: it is asked again until the store has said so, and only then
-            // claimed anew, under a new epoch (R17).
+            // It may have happened: it is repeated until the store confirms it (R17).
             let why = error.problem().to_string();
             self.complain_of(now, Change::ReleaseFailed, &duties, why);
         }
@@ -277,9 +266,7 @@ impl Engine {
             if !stopped {
                 self.stopping.insert(duty.clone(), epoch);
             }
-            if let Some(seen) = &mut self.seen {
-                seen.holders.insert(duty.clone(), None);
-            }
+            self.see_holder(duty, None);
             self.record(now, Change::Released, Some((duty, epoch)), None, why.as_str());
         }
         if error.is_none() {

@@ -72,21 +72,18 @@ impl Judging {
             return self.unread(setting, "it cannot be read, so it counts as the weakest");
         };
         let found = self.rows(setting).find(|row| row.pattern.matches(value));
-        let finding = match found {
-            Some(row) => self.finding(setting, row.level, row.sentence, row.change),
+        let (level, sentence, change) = match found {
+            Some(row) => (row.level, row.sentence, row.change),
             None if self.rows(setting).next().is_none() => {
-                self.finding(setting, self.best, "it says nothing about the guarantee", None)
+                (self.best, "it says nothing about the guarantee", None)
             }
             None => {
                 let sentence = "Tenure does not know this value, so it counts as the weakest";
-                self.finding(
-                    setting,
-                    self.weakest(setting),
-                    sentence,
-                    Some("see the table in docs/reference/guarantees.md"),
-                )
+                let change = "see the table in docs/reference/guarantees.md";
+                (self.weakest(setting), sentence, Some(change))
             }
         };
+        let finding = self.finding(setting, level, sentence, change);
         Finding { value: Some(value.clone()), ..finding }
     }
 

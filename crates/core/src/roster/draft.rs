@@ -213,7 +213,6 @@ pub(super) fn is_usable(seat: &RosterMember) -> bool {
     seat.keeps && seat.weight > 0
 }
 
-/// Whether a pin names a seat.
 pub(super) fn is_there(pin: &Pin, seat: &RosterMember) -> bool {
     match pin {
         Pin::Instance(instance) => seat.instance == *instance,
@@ -222,7 +221,6 @@ pub(super) fn is_there(pin: &Pin, seat: &RosterMember) -> bool {
     }
 }
 
-/// The seats where a pinned duty may be.
 fn matching(pin: &Pin, seats: &[RosterMember]) -> Vec<u32> {
     let seats = (0..).zip(seats).filter(|(_, seat)| is_usable(seat) && is_there(pin, seat));
     seats.map(|(n, _)| n).collect()
@@ -279,13 +277,8 @@ impl OpenMembers {
 
     /// Returns the index of the member with the highest score for a duty; the first of equals.
     fn best(&self, duty: u64) -> Option<usize> {
-        let mut best = (0, None);
-        for (n, member) in self.members.iter().enumerate() {
-            let score = score::of_pair(duty, *member);
-            if score > best.0 || best.1.is_none() {
-                best = (score, Some(n));
-            }
-        }
-        best.1
+        // Of equals `max_by_key` returns the last.
+        let members = self.members.iter().enumerate().rev();
+        members.max_by_key(|(_, member)| score::of_pair(duty, **member)).map(|(n, _)| n)
     }
 }

@@ -1,70 +1,56 @@
-//! PlacementReason a duty is planned where it is: read from the plan, step by step as it was made.
+//! Explains a plan: why each duty is placed where it is.
 
 use super::draft::{is_there, is_usable};
 use super::{Plan, RosterDuty, RosterMember, score};
 
-macro_rules! placement_reasons {
-    ($($name:ident $yes:literal $word:literal $sentence:literal)*) => {
-        /// Reason for or against placing a duty with a member.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        pub enum PlacementReason { $(#[doc = $sentence] $name,)* }
-
-        impl PlacementReason {
-            /// Whether it decided for the seat.
-            pub const fn is_yes(self) -> bool {
-                match self { $(Self::$name => $yes,)* }
-            }
-
-            /// One word, for programs.
-            pub const fn as_str(self) -> &'static str {
-                match self { $(Self::$name => $word,)* }
-            }
-
-            /// One sentence, for people.
-            pub const fn sentence(self) -> &'static str {
-                match self { $(Self::$name => $sentence,)* }
-            }
-        }
-    };
+crate::text_enum! {
+    /// Reason for or against placing a duty with a member.
+    pub enum PlacementReason {
+        Pinned "pinned"
+            "it is pinned here"
+        Keeps "keeps"
+            "holds it, and keeps what it holds up to its share"
+        InZone "in_zone"
+            "scores highest of those below their share in the zone of the duty"
+        Highest "highest"
+            "scores highest of those below their share"
+        ForeignHighest "foreign_highest"
+            "scores highest by the rule of foreign members, of which the group has some"
+        Drained "drained"
+            "holds nothing: it drains, leaves or was evicted"
+        NoWeight "no_weight"
+            "holds nothing: its weight is 0"
+        NoRoom "no_room"
+            "holds nothing: it has room for none"
+        PinnedElsewhere "pinned_elsewhere"
+            "it is pinned elsewhere"
+        PinnedBeside "pinned_beside"
+            "the pin allows it, and another that it allows has fewer pinned duties or scores higher"
+        Surplus "surplus"
+            "holds it and has more than its share: of what it holds it gives up this one"
+        Stays "stays"
+            "another holds it within its share, and nothing moves without need"
+        Cordoned "cordoned"
+            "takes nothing more: it is cordoned, or waits after a loss of the store"
+        HasShare "has_share"
+            "has its share with what it keeps"
+        OtherZone "other_zone"
+            "is in another zone, and one in the zone of the duty was below its share"
+        Lower "lower"
+            "scores lower than the one chosen"
+        Filled "filled"
+            "its share was filled by other duties first"
+        ForeignLower "foreign_lower"
+            "scores lower by the rule of foreign members, of which the group has some"
+    }
 }
 
-placement_reasons! {
-    Pinned true "pinned"
-        "it is pinned here"
-    Keeps true "keeps"
-        "holds it, and keeps what it holds up to its share"
-    InZone true "in_zone"
-        "scores highest of those below their share in the zone of the duty"
-    Highest true "highest"
-        "scores highest of those below their share"
-    ForeignHighest true "foreign_highest"
-        "scores highest by the rule of foreign members, of which the group has some"
-    Drained false "drained"
-        "holds nothing: it drains, leaves or was evicted"
-    NoWeight false "no_weight"
-        "holds nothing: its weight is 0"
-    NoRoom false "no_room"
-        "holds nothing: it has room for none"
-    PinnedElsewhere false "pinned_elsewhere"
-        "it is pinned elsewhere"
-    PinnedBeside false "pinned_beside"
-        "the pin allows it, and another that it allows has fewer pinned duties or scores higher"
-    Surplus false "surplus"
-        "holds it and has more than its share: of what it holds it gives up this one"
-    Stays false "stays"
-        "another holds it within its share, and nothing moves without need"
-    Cordoned false "cordoned"
-        "takes nothing more: it is cordoned, or waits after a loss of the store"
-    HasShare false "has_share"
-        "has its share with what it keeps"
-    OtherZone false "other_zone"
-        "is in another zone, and one in the zone of the duty was below its share"
-    Lower false "lower"
-        "scores lower than the one chosen"
-    Filled false "filled"
-        "its share was filled by other duties first"
-    ForeignLower false "foreign_lower"
-        "scores lower by the rule of foreign members, of which the group has some"
+impl PlacementReason {
+    /// Whether it decided for the member.
+    pub const fn is_yes(self) -> bool {
+        use PlacementReason::{ForeignHighest, Highest, InZone, Keeps, Pinned};
+        matches!(self, Pinned | Keeps | InZone | Highest | ForeignHighest)
+    }
 }
 
 /// Assessment of one member for one duty.
@@ -136,7 +122,6 @@ impl<'a> Explainer<'a> {
     }
 }
 
-/// One charge among all.
 struct PlacementCase<'a> {
     all: &'a Explainer<'a>,
     charge: &'a RosterDuty,

@@ -5,7 +5,6 @@
 
 use std::cmp::Ordering;
 
-/// Bounds of one member's share.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct QuotaBounds {
     /// Its share beside the others.

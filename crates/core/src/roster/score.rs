@@ -22,15 +22,9 @@ pub(super) fn of_pair(duty: u64, member: u64) -> u64 {
 /// Returns the owner of a duty in a group with foreign instances, as an index into `members`: plain
 /// rendezvous as they do it, so that both kinds agree. It spreads worse than [`plan`](super::plan).
 pub fn foreign_owner(duty: &DutyId, members: &[InstanceId]) -> Option<usize> {
-    let mut best = None;
-    for (n, member) in members.iter().enumerate() {
-        let weight = foreign_weight(duty, member);
-        // The first of equals stays.
-        if best.is_none_or(|(most, _)| weight > most) {
-            best = Some((weight, n));
-        }
-    }
-    best.map(|(_, n)| n)
+    // The first of equals: `max_by_key` returns the last.
+    let members = members.iter().enumerate().rev();
+    members.max_by_key(|(_, member)| foreign_weight(duty, member)).map(|(n, _)| n)
 }
 
 pub(super) fn foreign_weight(duty: &DutyId, member: &InstanceId) -> u64 {
@@ -40,10 +34,6 @@ pub(super) fn foreign_weight(duty: &DutyId, member: &InstanceId) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/roster.md");
-    const BEGIN: &str = "<!-- score-vectors -->\n";
-    const END: &str = "<!-- /score-vectors -->\n";
 
     fn duty(id: &str) -> DutyId {
         DutyId::new(id).unwrap()
@@ -76,18 +66,9 @@ mod tests {
         text
     }
 
-    /// `TENURE_REFRESH=1` writes the vectors into the page instead.
     #[test]
     fn the_page_has_the_vectors() {
-        let page = std::fs::read_to_string(PAGE).unwrap();
-        let (head, rest) = page.split_once(BEGIN).expect("the table's beginning");
-        let (there, tail) = rest.split_once(END).expect("the table's end");
-        let expected = published();
-        if std::env::var_os("TENURE_REFRESH").is_some() {
-            std::fs::write(PAGE, format!("{head}{BEGIN}{expected}{END}{tail}")).unwrap();
-            return;
-        }
-        assert!(there == expected, "{PAGE} should have:\n{expected}\nand has:\n{there}");
+        crate::tests::check_page("roster", "score-vectors", &published());
     }
 
     #[test]

@@ -45,13 +45,9 @@ impl Retention {
         if slots && audit {
             return Ok(self);
         }
-        Err(StoreError::refused(
-            Code::BadInput,
-            format!(
-                "history is 1 to {} checkpoints, the audit trail 1000 to 100000000 entries",
-                Self::MAX_SLOTS
-            ),
-        ))
+        let history = format!("history is 1 to {} checkpoints", Self::MAX_SLOTS);
+        let detail = format!("{history}, the audit trail 1000 to 100000000 entries");
+        Err(StoreError::refused(Code::BadInput, detail))
     }
 }
 
@@ -115,7 +111,7 @@ pub enum Closed {
 pub enum KeptAlive {
     /// The session lives on for a whole TTL.
     Kept {
-        /// For [`Hold::confirmed`].
+        /// The next [`Hold::mark`] of each hold that is kept.
         mark: Mark,
         /// The fate of each hold given, in their order.
         holds: Vec<HoldFate>,
@@ -259,34 +255,17 @@ pub enum Replaced {
     },
 }
 
-macro_rules! audit_kinds {
-    ($($name:ident $text:literal $doc:literal)*) => {
-        /// Kind of an audit entry.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        pub enum AuditKind { $(#[doc = $doc] $name,)* }
-
-        impl AuditKind {
-            /// The word that is stored and shown.
-            pub const fn as_str(self) -> &'static str {
-                match self { $(Self::$name => $text,)* }
-            }
-
-            /// Reads the word back.
-            pub fn parse(word: &str) -> Option<Self> {
-                match word { $($text => Some(Self::$name),)* _ => None }
-            }
-        }
-    };
-}
-
-audit_kinds! {
-    Joined "joined" "A session opened."
-    Left "left" "A session was closed."
-    Granted "granted" "A duty was granted under a new epoch."
-    Expired "expired" "A hold was found expired by the next one to claim the duty."
-    Released "released" "A hold was given back."
-    Evicted "evicted" "An instance was evicted; with a duty: its hold ended by that."
-    Forgotten "forgotten" "A duty was forgotten; the instance is the last that held it."
+crate::text_enum! {
+    /// Kind of an audit entry.
+    pub enum AuditKind {
+        Joined "joined" "A session opened."
+        Left "left" "A session was closed."
+        Granted "granted" "A duty was granted under a new epoch."
+        Expired "expired" "A hold was found expired by the next one to claim the duty."
+        Released "released" "A hold was given back."
+        Evicted "evicted" "An instance was evicted; with a duty: its hold ended by that."
+        Forgotten "forgotten" "A duty was forgotten; the instance is the last that held it."
+    }
 }
 
 /// One entry of the audit trail.

@@ -103,39 +103,37 @@ impl AuditRange {
 pub mod check {
     use super::*;
 
-    fn refused(detail: String) -> StoreError {
-        StoreError::refused(Code::BadInput, detail)
+    fn refused<T>(detail: String) -> Result<T, StoreError> {
+        Err(StoreError::refused(Code::BadInput, detail))
     }
 
-    fn length(len: usize) -> Result<(), StoreError> {
-        if len > MAX_BATCH {
-            return Err(refused(format!("a batch of {len} items, the limit is {MAX_BATCH}")));
-        }
-        Ok(())
-    }
-
-    fn batch<'a>(duties: impl ExactSizeIterator<Item = &'a DutyKey>) -> Result<(), StoreError> {
+    fn batch<'a>(
+        session: Option<&Session>,
+        duties: impl ExactSizeIterator<Item = &'a DutyKey>,
+    ) -> Result<(), StoreError> {
         length(duties.len())?;
         let mut seen = BTreeSet::new();
         for duty in duties {
+            if let Some(Session { group, .. }) = session.filter(|of| of.group != duty.group) {
+                return refused(format!("{duty} is not in the session's group {group}"));
+            }
             if !seen.insert(duty) {
-                return Err(refused(format!("{duty} appears twice in one batch")));
+                return refused(format!("{duty} appears twice in one batch"));
             }
         }
         Ok(())
     }
 
-    fn group(session: &Session, duty: &DutyKey) -> Result<(), StoreError> {
-        if duty.group == session.group {
-            return Ok(());
+    fn length(len: usize) -> Result<(), StoreError> {
+        if len > MAX_BATCH {
+            return refused(format!("a batch of {len} items, the limit is {MAX_BATCH}"));
         }
-        Err(refused(format!("{duty} is not in the session's group {}", session.group)))
+        Ok(())
     }
 
     /// Checks the wishes of a claim.
     pub fn claim(session: &Session, wants: &[ClaimRequest]) -> Result<(), StoreError> {
-        batch(wants.iter().map(|want| &want.duty))?;
-        wants.iter().try_for_each(|want| group(session, &want.duty))
+        batch(Some(session), wants.iter().map(|want| &want.duty))
     }
 
     /// Checks the holds of a keep-alive. One of another session is lost, not refused, and naming
@@ -146,19 +144,17 @@ pub mod check {
 
     /// Checks the holds of a release.
     pub fn release(session: &Session, holds: &[Hold]) -> Result<(), StoreError> {
-        batch(holds.iter().map(|hold| &hold.duty))?;
-        holds.iter().try_for_each(|hold| group(session, &hold.duty))
+        batch(Some(session), holds.iter().map(|hold| &hold.duty))
     }
 
     /// Checks the checkpoints of a commit.
     pub fn commit(session: &Session, commits: &[Commit]) -> Result<(), StoreError> {
-        batch(commits.iter().map(|commit| &commit.hold.duty))?;
-        commits.iter().try_for_each(|commit| group(session, &commit.hold.duty))
+        batch(Some(session), commits.iter().map(|commit| &commit.hold.duty))
     }
 
     /// Checks the duties of a forgetting.
     pub fn forget(duties: &[DutyKey]) -> Result<(), StoreError> {
-        batch(duties.iter())
+        batch(None, duties.iter())
     }
 
     /// Checks an adoption: a floor at the end of the range would leave no epoch to grant.
@@ -168,6 +164,6 @@ pub mod check {
 
     /// Checks the duties of a load.
     pub fn load(duties: &[DutyKey]) -> Result<(), StoreError> {
-        batch(duties.iter())
+        batch(None, duties.iter())
     }
 }

@@ -1,24 +1,23 @@
-//! Asks the store what the engine wants to know.
+//! Store calls of the engine.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::engine::{GroupView, StoreRequest, StoreResponse, Ticket};
-use tenure_core::{Clock, Code, Store, StoreError};
+use tenure_core::{Clock, Code, GroupName, Store, StoreError};
 
 use crate::observe::Operation;
 
-/// An answer, and what it took.
 #[derive(Debug)]
 pub(super) struct CallResult {
     pub(super) ticket: Ticket,
-    pub(super) answer: StoreResponse,
+    pub(super) response: StoreResponse,
     pub(super) operation: Operation,
     pub(super) took: Duration,
     pub(super) error: Option<StoreError>,
 }
 
-pub(super) async fn ask(
+pub(super) async fn call(
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     ticket: Ticket,
@@ -26,71 +25,57 @@ pub(super) async fn ask(
     within: Duration,
 ) -> CallResult {
     let sent = clock.now();
-    let operation = operation(&request);
-    let (answer, error) = answer(store, request, within).await;
-    CallResult { ticket, answer, operation, took: clock.now().since(sent), error }
+    let (response, operation, error) = respond(store, request, within).await;
+    CallResult { ticket, response, operation, took: clock.now().since(sent), error }
 }
 
-fn operation(request: &StoreRequest) -> Operation {
-    match request {
-        StoreRequest::Open(_) | StoreRequest::Close { .. } => Operation::Session,
-        StoreRequest::KeepAlive { .. } => Operation::Renew,
-        StoreRequest::Claim { .. } => Operation::Acquire,
-        StoreRequest::Release { .. } => Operation::Release,
-        StoreRequest::Look { .. } | StoreRequest::Settle { .. } => Operation::Look,
-    }
-}
-
-async fn answer(
+async fn respond(
     store: Arc<dyn Store>,
     request: StoreRequest,
     within: Duration,
-) -> (StoreResponse, Option<StoreError>) {
+) -> (StoreResponse, Operation, Option<StoreError>) {
     macro_rules! bounded {
-        ($kind:ident, $call:expr) => {{
+        ($operation:ident $response:ident $call:expr) => {{
             let result = bounded(within, async move { $call.await }).await;
             let error = result.as_ref().err().cloned();
-            (StoreResponse::$kind(result), error)
+            (StoreResponse::$response(result), Operation::$operation, error)
         }};
     }
     match request {
-        StoreRequest::Open(open) => bounded!(Open, store.open_session(&open)),
+        StoreRequest::Open(open) => bounded!(Session Open store.open_session(&open)),
         StoreRequest::KeepAlive { session, note, holds } => {
-            bounded!(KeepAlive, store.keep_alive(&session, note.as_ref(), &holds))
+            bounded!(Renew KeepAlive store.keep_alive(&session, note.as_ref(), &holds))
         }
         StoreRequest::Claim { session, wants, reason } => {
-            bounded!(Claim, store.claim(&session, &wants, &reason))
+            bounded!(Acquire Claim store.claim(&session, &wants, &reason))
         }
         StoreRequest::Release { session, holds, reason } => {
-            bounded!(Release, store.release(&session, &holds, &reason))
+            bounded!(Release Release store.release(&session, &holds, &reason))
         }
         StoreRequest::Close { session, reason } => {
-            bounded!(Close, store.close_session(&session, &reason))
+            bounded!(Session Close store.close_session(&session, &reason))
         }
-        StoreRequest::Look { group, holders } => bounded!(Look, look(&*store, &group, holders)),
+        StoreRequest::Look { group, holders } => {
+            bounded!(Look Look look(&*store, &group, holders))
+        }
         StoreRequest::Settle { group, expected, document } => {
-            bounded!(Settle, store.replace_group_document(&group, expected, &document))
+            bounded!(Look Settle store.replace_group_document(&group, expected, &document))
         }
     }
 }
 
 async fn look(
     store: &dyn Store,
-    group: &tenure_core::GroupName,
+    group: &GroupName,
     holders: bool,
 ) -> Result<GroupView, StoreError> {
-    let wanted = async {
-        match holders {
-            true => store.holders(group).await.map(Some),
-            false => Ok(None),
-        }
-    };
+    let wanted = async { if holders { store.holders(group).await.map(Some) } else { Ok(None) } };
     let (members, holders, document) =
         tokio::try_join!(store.members(group), wanted, store.group_document(group))?;
     Ok(GroupView { members, holders, document })
 }
 
-/// An answer in time, whatever the store does. A call that panics is a task of its own that fails.
+/// Limits the time of a call. It is a task of its own, so that a panic is an error.
 async fn bounded<T: Send + 'static>(
     within: Duration,
     call: impl Future<Output = Result<T, StoreError>> + Send + 'static,

@@ -1,4 +1,4 @@
-//! Listens for changes of the group.
+//! Hints of the store that the group has changed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 
 use super::open::RetryDelay;
 
-/// Hints, one at a time: two that come together are one.
+/// Listens for hints. Two that come together are one.
 pub(super) fn listen(store: Arc<dyn Store>, group: GroupName) -> mpsc::Receiver<()> {
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(async move {
@@ -32,7 +32,7 @@ async fn forward(store: &dyn Store, group: &GroupName, hints: &mpsc::Sender<()>)
                     Ok(()) => pause.reset(),
                     Err(_) => pause.wait().await,
                 }
-                // One that waits to be seen says the same.
+                // A hint that is still in the channel says the same.
                 let _ = hints.try_send(());
             }
         }

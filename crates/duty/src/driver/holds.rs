@@ -2,32 +2,48 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
-use tenure_core::engine::WorkOutcome;
-use tenure_core::{Clock, Deadline, DutyId, Epoch, GroupName, Hold, LocalInstant, Session, Ttl};
+use tenure_core::engine::{EngineEvent, WorkOutcome};
+use tenure_core::{
+    Clock, Deadline, DutyId, Epoch, GroupName, Hold, LocalInstant, Record, Session, Ttl,
+};
 
 use crate::guard::Guard;
-use crate::hold_state::{DriverCommand, DriverHandle, HoldState};
+use crate::hold_state::{DriverHandle, HoldState};
 use crate::membership::{EventQueue, MembershipEvent};
 use crate::observe::HeldDuty;
+use crate::process;
 
-/// Which hold: a duty may be granted again while the work of the last grant still comes to its end.
+/// A duty may be granted again while the work of the last grant still comes to its end.
 pub(crate) type HoldKey = (DutyId, Epoch);
 
 /// Every hold whose work has not stopped.
 pub(crate) struct Holds {
     pub(crate) group: GroupName,
-    pub(crate) ttl: Ttl,
+    ttl: Ttl,
     /// Shortest interval between progress reports; `None` when progress is not required.
-    pub(crate) progress: Option<std::time::Duration>,
+    progress: Option<Duration>,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) desk: DriverHandle,
-    pub(crate) inbox: Arc<EventQueue>,
-    pub(crate) tenancies: BTreeMap<HoldKey, Arc<HoldState>>,
-    pub(crate) changed: bool,
+    pub(crate) handle: DriverHandle,
+    pub(crate) events: Arc<EventQueue>,
+    states: BTreeMap<HoldKey, Arc<HoldState>>,
+    changed: bool,
 }
 
 impl Holds {
+    pub(crate) fn new(
+        group: GroupName,
+        ttl: Ttl,
+        progress: Option<Duration>,
+        clock: Arc<dyn Clock>,
+        handle: DriverHandle,
+        events: Arc<EventQueue>,
+    ) -> Self {
+        let states = BTreeMap::new();
+        Self { group, ttl, progress, clock, handle, events, states, changed: false }
+    }
+
     pub(crate) fn assign(&mut self, hold: Hold, deadline: LocalInstant) {
         let session = Session {
             group: hold.duty.group.clone(),
@@ -37,82 +53,86 @@ impl Holds {
         };
         let key = (hold.duty.id.clone(), hold.epoch);
         let clock = Arc::clone(&self.clock);
-        let tenancy = Arc::new(HoldState::new(hold, session, deadline, clock, self.progress));
-        self.tenancies.insert(key, Arc::clone(&tenancy));
+        let state = Arc::new(HoldState::new(hold, session, deadline, clock, self.progress));
+        self.states.insert(key, Arc::clone(&state));
         self.changed = true;
-        self.inbox.push(MembershipEvent::Assigned(Guard::new(tenancy, self.desk.clone())));
+        self.events.push(MembershipEvent::Assigned(Guard::new(state, self.handle.clone())));
     }
 
     pub(crate) fn extend(&self, key: &HoldKey, deadline: Deadline) {
-        if let Some(tenancy) = self.tenancies.get(key) {
-            tenancy.extend(deadline);
+        if let Some(state) = self.states.get(key) {
+            state.extend(deadline);
         }
     }
 
     pub(crate) fn suspend(&self) {
-        self.tenancies.values().for_each(|tenancy| tenancy.suspend());
+        self.states.values().for_each(|state| state.suspend());
     }
 
-    /// Asks the work to come to its end.
     pub(crate) fn drain(&mut self, key: &HoldKey, why: &'static str) {
-        let Some(tenancy) = self.tenancies.get(key) else { return };
-        tenancy.drain();
-        if tenancy.is_taken() {
-            let hold = tenancy.hold.clone();
-            self.inbox.push(MembershipEvent::Stopping { hold, why });
+        let Some(state) = self.states.get(key) else { return };
+        state.drain();
+        if state.is_taken() {
+            let hold = state.hold.clone();
+            self.events.push(MembershipEvent::Stopping { hold, why });
         } else {
             self.revoke(key, why);
         }
     }
 
+    pub(crate) fn drain_all(&mut self, why: &'static str) {
+        let keys: Vec<_> = self.states.keys().cloned().collect();
+        keys.iter().for_each(|key| self.drain(key, why));
+    }
+
     /// Ends the hold at once. What user code has not seen yet has stopped by that.
     pub(crate) fn revoke(&mut self, key: &HoldKey, why: &'static str) {
-        let Some(tenancy) = self.tenancies.get(key) else { return };
-        tenancy.lose();
+        let Some(state) = self.states.get(key) else { return };
+        state.lose();
         self.changed = true;
-        if tenancy.is_taken() {
-            let hold = tenancy.hold.clone();
-            self.inbox.push(MembershipEvent::Revoked { hold, why });
+        if state.is_taken() {
+            let hold = state.hold.clone();
+            self.events.push(MembershipEvent::Revoked { hold, why });
         } else {
-            let (duty, epoch) = key.clone();
-            // To ourselves: the receiver lives as long as this does.
-            let _ = self.desk.commands.send(DriverCommand::Stopped {
-                duty,
-                epoch,
-                how: WorkOutcome::Asked,
-            });
+            let ((duty, epoch), how) = (key.clone(), WorkOutcome::Asked);
+            self.handle.send(EngineEvent::Stopped { duty, epoch, how });
         }
     }
 
     /// The work has stopped; `false` when that was known.
     pub(crate) fn stopped(&mut self, key: &HoldKey) -> bool {
-        let known = self.tenancies.remove(key).is_some();
+        let known = self.states.remove(key).is_some();
         self.changed |= known;
         known
     }
 
-    /// The deadline that comes first.
+    fn held(&self) -> impl Iterator<Item = (&HoldKey, &Arc<HoldState>)> {
+        self.states.iter().filter(|(_, state)| !state.is_lost())
+    }
+
     pub(crate) fn first_deadline(&self) -> Option<LocalInstant> {
-        let held = self.tenancies.values().filter(|tenancy| !tenancy.is_lost());
-        held.map(|tenancy| tenancy.deadline()).min()
+        self.held().map(|(_, state)| state.deadline()).min()
     }
 
     /// Reports the held duties to the observer if they have changed.
     pub(crate) fn report(&mut self) {
-        if !std::mem::take(&mut self.changed) {
-            return;
+        if std::mem::take(&mut self.changed) {
+            let held =
+                |((duty, epoch), _): (&HoldKey, _)| HeldDuty { duty: duty.clone(), epoch: *epoch };
+            let holds: Vec<_> = self.held().map(held).collect();
+            self.handle.observer.holding(&self.group, &holds);
         }
-        let held = self.tenancies.iter().filter(|(_, tenancy)| !tenancy.is_lost());
-        let now = |(duty, epoch): &HoldKey| HeldDuty { duty: duty.clone(), epoch: *epoch };
-        let holds: Vec<_> = held.map(|(key, _)| now(key)).collect();
-        self.desk.observer.holding(&self.group, &holds);
+    }
+
+    pub(crate) fn record(&self, record: &Record) {
+        self.handle.observer.recorded(&self.group, record, process::unix_ms());
     }
 
     /// Nobody renews any more.
     pub(crate) fn end(&mut self) {
-        self.tenancies.values().for_each(|tenancy| {
-            tenancy.lose();
-        });
+        for state in self.states.values() {
+            state.lose();
+        }
         self.changed = true;
         self.report();
     }

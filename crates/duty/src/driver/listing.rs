@@ -3,18 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::engine::{EngineEvent as Input, Layout};
+use tenure_core::engine::{EngineEvent, Layout};
 use tenure_core::{Code, Listing, StoreError, Target, Targets};
 use tokio::sync::mpsc;
 
 use super::on_a_thread;
+use crate::DutyError;
 use crate::join::Duties;
 
-/// A list that takes longer is given up, whatever its source thinks.
 const LIST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The lists as they come: one for what never changes.
-pub(super) fn read(duties: Duties, most: usize) -> Result<mpsc::Receiver<Input>, StoreError> {
+/// Returns the lists as they come: a single one if it never changes.
+pub(super) fn read(duties: Duties, most: usize) -> Result<mpsc::Receiver<EngineEvent>, DutyError> {
     let (sender, receiver) = mpsc::channel(1);
     let fixed = match duties {
         Duties::Standby(duty) => Listing::new([Target::new(duty)]),
@@ -30,7 +30,7 @@ pub(super) fn read(duties: Duties, most: usize) -> Result<mpsc::Receiver<Input>,
         }
     };
     // The channel is new and has room for one.
-    let _ = sender.try_send(Input::Listed(fixed));
+    let _ = sender.try_send(EngineEvent::Listed(fixed));
     Ok(receiver)
 }
 
@@ -38,22 +38,18 @@ async fn repeat(
     source: Arc<dyn Targets>,
     every: Duration,
     most: usize,
-    sender: mpsc::Sender<Input>,
+    sender: mpsc::Sender<EngineEvent>,
 ) {
     let mut last = None;
     loop {
-        let listed = list(Arc::clone(&source), most).await;
-        let input = match listed {
-            // What has not changed since it was told is not told again.
-            Ok(listing) if last.as_ref() == Some(&listing) => None,
-            Ok(listing) => {
-                last = Some(listing.clone());
-                Some(Input::Listed(listing))
-            }
+        let input = match list(Arc::clone(&source), most).await {
             Err(error) => {
                 last = None;
-                Some(Input::Unlisted(error))
+                Some(EngineEvent::Unlisted(error))
             }
+            // An unchanged list is not sent again.
+            Ok(listing) if last.as_ref() == Some(&listing) => None,
+            Ok(listing) => Some(EngineEvent::Listed(last.insert(listing).clone())),
         };
         if let Some(input) = input
             && sender.send(input).await.is_err()
@@ -78,11 +74,10 @@ async fn list(source: Arc<dyn Targets>, most: usize) -> Result<Listing, StoreErr
         }
         Err(_) => return Err(StoreError::refused(Code::BadTargets, "the source panicked")),
     };
-    match listing.targets().len() {
-        named if named > most => {
-            let detail = format!("{named} targets, the limit is {most}");
-            Err(StoreError::refused(Code::TooManyTargets, detail))
-        }
-        _ => Ok(listing),
+    let named = listing.targets().len();
+    if named > most {
+        let detail = format!("{named} targets, the limit is {most}");
+        return Err(StoreError::refused(Code::TooManyTargets, detail));
     }
+    Ok(listing)
 }

@@ -1,5 +1,5 @@
-//! Drives the engine: a thread of its own, with a runtime and connections of its own, so that
-//! nothing that user code does keeps a renewal from leaving (R7).
+//! Driver of the engine, on a thread of its own with its own runtime and connections: nothing that
+//! user code does delays a renewal (R7).
 
 mod call;
 mod hints;
@@ -7,20 +7,19 @@ pub(crate) mod holds;
 mod listing;
 mod open;
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::engine::{
-    Effect, Engine, EngineEvent as Input, EngineExit, MemberSettings, StoreResponse,
-};
+use tenure_core::engine::{Effect, Engine, EngineEvent, EngineExit, MemberSettings, StoreResponse};
 use tenure_core::store::KeptAlive;
-use tenure_core::{Change, Clock, Code, Problem, Record, Store, StoreError};
+use tenure_core::{Change, Clock, Code, LocalInstant, Problem, Record, Store, StoreError};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::hold_state::{DriverCommand, DriverHandle};
+use crate::DutyError;
+use crate::hold_state::DriverHandle;
 use crate::join::Join;
 use crate::membership::{EventQueue, Membership, MembershipEvent};
-use crate::process;
 use call::CallResult;
 use holds::Holds;
 
@@ -28,65 +27,56 @@ use holds::Holds;
 const MAX_COMMAND_BATCH: usize = 256;
 
 /// Starts the thread, and waits until the first attempt to join has ended.
-pub(crate) async fn start(join: Join) -> Result<Membership, StoreError> {
-    let (commands, orders) = mpsc::unbounded_channel();
-    let desk =
-        DriverHandle { commands, observer: Arc::clone(&join.observer), store: Arc::default() };
-    let inbox = Arc::new(EventQueue::default());
+pub(crate) async fn start(join: Join) -> Result<Membership, DutyError> {
+    let (handle, commands) = DriverHandle::new(Arc::clone(&join.observer));
+    let events = Arc::new(EventQueue::default());
     let MemberSettings { group, instance, .. } = join.settings.clone();
     // Made first: if anything below fails, dropping it ends the thread.
-    let membership = Membership::new(Arc::clone(&inbox), desk.clone(), group, instance);
+    let membership = Membership::new(Arc::clone(&events), handle.clone(), group, instance);
     let (ready, first) = oneshot::channel();
     on_a_thread("tenure-renew", move || async move {
-        open::attend(join, desk, inbox, orders, ready).await;
+        open::attend(join, handle, events, commands, ready).await;
     })?;
-    first.await.unwrap_or_else(|_| Err(ended_early()))?;
+    let ended =
+        |_| Err(StoreError::unknown(Code::Failed, "the thread that renews has ended").into());
+    first.await.unwrap_or_else(ended)?;
     Ok(membership)
-}
-
-fn ended_early() -> StoreError {
-    StoreError::unknown(Code::Failed, "the thread that renews has ended")
 }
 
 /// Runs a future on a thread of its own with a runtime of its own.
 pub(crate) fn on_a_thread<Fut: Future<Output = ()>>(
     name: &str,
     main: impl FnOnce() -> Fut + Send + 'static,
-) -> Result<(), StoreError> {
-    let failed = |error: std::io::Error| {
-        StoreError::refused(Code::Failed, format!("no thread could be started: {error}"))
-    };
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let body = move || {
         runtime.block_on(main());
         // A blocking call of a store that hangs must not keep the thread.
         runtime.shutdown_timeout(Duration::from_secs(1));
     };
-    std::thread::Builder::new().name(name.to_owned()).spawn(body).map_err(failed)?;
+    std::thread::Builder::new().name(name.to_owned()).spawn(body)?;
     Ok(())
 }
 
 /// Sender of the result of the first attempt to join.
 #[derive(Debug)]
 struct ReadySender {
-    sender: Option<oneshot::Sender<Result<(), StoreError>>>,
-    /// A store that does not answer is tried again.
+    sender: Option<oneshot::Sender<Result<(), DutyError>>>,
+    /// Whether an unreachable store is retried.
     waits: bool,
 }
 
 impl ReadySender {
-    fn tell(&mut self, result: Result<(), StoreError>) {
+    fn send(&mut self, result: Result<(), DutyError>) {
         if let Some(sender) = self.sender.take() {
-            // Who does not wait any more has dropped the membership.
+            // A caller that does not wait any more has dropped the membership.
             let _ = sender.send(result);
         }
     }
 
     /// An attempt failed that may succeed later.
     fn failed(&mut self, error: StoreError) {
-        let result = if self.waits { Ok(()) } else { Err(error) };
-        self.tell(result);
+        self.send(if self.waits { Ok(()) } else { Err(error.into()) });
     }
 }
 
@@ -94,37 +84,35 @@ struct Driver {
     engine: Engine,
     settings: MemberSettings,
     store: Arc<dyn Store>,
-    clock: Arc<dyn Clock>,
-    desk: DriverHandle,
-    inbox: Arc<EventQueue>,
-    orders: mpsc::UnboundedReceiver<DriverCommand>,
+    commands: mpsc::UnboundedReceiver<EngineEvent>,
     ready: ReadySender,
-    /// Was a member once: from then on whatever happens is waited out.
+    /// It was a member once: from then on every failure is waited out.
     joined: bool,
     join_error: Option<StoreError>,
-    asks: tokio::task::JoinSet<CallResult>,
+    calls: tokio::task::JoinSet<CallResult>,
     holds: Holds,
     hints: mpsc::Receiver<()>,
-    lists: mpsc::Receiver<Input>,
+    lists: mpsc::Receiver<EngineEvent>,
 }
 
 impl Driver {
     async fn run(mut self) {
-        let mut orders = Vec::new();
+        let mut commands = Vec::new();
+        let clock = Arc::clone(&self.holds.clock);
         loop {
             let wake = self.engine.wake_at();
             let over = tokio::select! {
                 biased;
-                Some(asked) = self.asks.join_next() => match asked {
-                    Ok(asked) => self.answered(asked),
-                    // Only a runtime that ends cancels a question.
+                Some(called) = self.calls.join_next() => match called {
+                    Ok(called) => self.answered(called),
+                    // Only a runtime that ends cancels a call.
                     Err(_) => return,
                 },
-                _ = self.orders.recv_many(&mut orders, MAX_COMMAND_BATCH) => {
-                    orders.drain(..).any(|order| self.ordered(order))
+                _ = self.commands.recv_many(&mut commands, MAX_COMMAND_BATCH) => {
+                    commands.drain(..).any(|command| self.commanded(command))
                 }
-                () = nap(&*self.clock, wake, self.settings.ttl.margin()) => self.step(Input::Tick),
-                Some(()) = self.hints.recv() => self.step(Input::Hint),
+                () = nap(&*clock, wake, self.settings.ttl.margin()) => self.step(EngineEvent::Tick),
+                Some(()) = self.hints.recv() => self.step(EngineEvent::Hint),
                 Some(listed) = self.lists.recv() => self.step(listed),
             };
             self.holds.report();
@@ -135,10 +123,9 @@ impl Driver {
     }
 
     /// Steps the engine and performs its effects. Returns whether it has ended.
-    fn step(&mut self, input: Input) -> bool {
-        let effects = self.engine.step(input, self.clock.now());
+    fn step(&mut self, event: EngineEvent) -> bool {
         let mut over = false;
-        for effect in effects {
+        for effect in self.engine.step(event, self.holds.clock.now()) {
             over |= self.perform(effect);
         }
         over
@@ -147,8 +134,8 @@ impl Driver {
     fn perform(&mut self, effect: Effect) -> bool {
         match effect {
             Effect::Ask { ticket, request, within } => {
-                let (store, clock) = (Arc::clone(&self.store), Arc::clone(&self.clock));
-                self.asks.spawn(call::ask(store, clock, ticket, request, within));
+                let (store, clock) = (Arc::clone(&self.store), Arc::clone(&self.holds.clock));
+                self.calls.spawn(call::call(store, clock, ticket, request, within));
             }
             Effect::Assign { hold, deadline } => self.holds.assign(hold, deadline.at()),
             Effect::Extend { duty, epoch, deadline } => {
@@ -160,15 +147,14 @@ impl Driver {
             }
             Effect::Revoke { duty, epoch, why } => self.holds.revoke(&(duty, epoch), why.as_str()),
             Effect::Record(record) => self.recorded(&record),
-            Effect::Refuse(problem) => self.inbox.push(MembershipEvent::Refused(problem)),
-            Effect::End(EngineExit::Left) => {
-                self.ready.tell(Ok(()));
-                self.inbox.push(MembershipEvent::Ended(Ok(())));
-                return true;
-            }
-            Effect::End(EngineExit::Failed(problem)) => {
-                self.ready.tell(Err(StoreError::Refused(problem.clone())));
-                self.inbox.push(MembershipEvent::Ended(Err(problem)));
+            Effect::Refuse(problem) => self.holds.events.push(MembershipEvent::Refused(problem)),
+            Effect::End(exit) => {
+                let end = match exit {
+                    EngineExit::Left => Ok(()),
+                    EngineExit::Failed(problem) => Err(problem),
+                };
+                self.ready.send(end.clone().map_err(DutyError::Refused));
+                self.holds.events.push(MembershipEvent::Ended(end));
                 return true;
             }
         }
@@ -176,11 +162,11 @@ impl Driver {
     }
 
     fn recorded(&mut self, record: &Record) {
-        self.desk.observer.recorded(&self.settings.group, record, process::unix_ms());
+        self.holds.record(record);
         match record.change {
             Change::Joined => {
                 self.joined = true;
-                self.ready.tell(Ok(()));
+                self.ready.send(Ok(()));
             }
             Change::JoinFailed => {
                 if let Some(error) = self.join_error.take() {
@@ -188,20 +174,20 @@ impl Driver {
                 }
             }
             Change::Standby => {
-                self.inbox.push(MembershipEvent::Standby { holder: record.other.clone() });
+                self.holds.events.push(MembershipEvent::Standby { holder: record.other.clone() });
             }
             _ => {}
         }
     }
 
-    fn answered(&mut self, asked: CallResult) -> bool {
-        let CallResult { ticket, answer, operation, took, error } = asked;
-        self.desk.observer.asked(&self.settings.group, operation, took, error.is_none());
-        if let StoreResponse::KeepAlive(Ok(KeptAlive::Kept { .. })) = answer
+    fn answered(&mut self, called: CallResult) -> bool {
+        let CallResult { ticket, response, operation, took, error } = called;
+        let (observer, group) = (&self.holds.handle.observer, &self.settings.group);
+        observer.store_called(group, operation, took, error.is_none());
+        if let StoreResponse::KeepAlive(Ok(KeptAlive::Kept { .. })) = response
             && let Some(deadline) = self.holds.first_deadline()
         {
-            let left = deadline.since(self.clock.now());
-            self.desk.observer.renewed(&self.settings.group, left);
+            observer.renewed(group, deadline.since(self.holds.clock.now()));
         }
         if let Some(error) = error.filter(|_| !self.joined) {
             if !open::may_pass(error.code()) {
@@ -209,32 +195,24 @@ impl Driver {
             }
             self.join_error = Some(error);
         }
-        self.step(Input::Answered(ticket, answer))
+        self.step(EngineEvent::Answered(ticket, response))
     }
 
     /// Gives up before it was a member: waiting would not help.
     fn failed(&mut self, problem: Problem) -> bool {
-        let record = open::join_failed(&self.settings, &*self.clock, &problem);
-        self.desk.observer.recorded(&self.settings.group, &record, process::unix_ms());
+        self.holds.record(&open::join_failed(&self.settings, &*self.holds.clock, &problem));
         self.perform(Effect::End(EngineExit::Failed(problem)))
     }
 
-    fn ordered(&mut self, order: DriverCommand) -> bool {
-        let input = match order {
-            DriverCommand::Stopped { duty, epoch, how } => {
-                if !self.holds.stopped(&(duty.clone(), epoch)) {
-                    return false;
-                }
-                Input::Stopped { duty, epoch, how }
+    fn commanded(&mut self, command: EngineEvent) -> bool {
+        match &command {
+            EngineEvent::Stopped { duty, epoch, .. }
+                if !self.holds.stopped(&(duty.clone(), *epoch)) =>
+            {
+                false
             }
-            DriverCommand::Progress { duty, epoch } => Input::Progress { duty, epoch },
-            DriverCommand::Fenced { duty, epoch, newest } => Input::Fenced { duty, epoch, newest },
-            DriverCommand::Doubted => Input::Doubted,
-            DriverCommand::Failing { rest } => Input::Failing { rest },
-            DriverCommand::Drain => Input::Drain,
-            DriverCommand::Leave => Input::Leave,
-        };
-        self.step(input)
+            _ => self.step(command),
+        }
     }
 }
 
@@ -242,14 +220,14 @@ impl Drop for Driver {
     fn drop(&mut self) {
         // However the thread ended: nobody renews any more, and nobody is left waiting.
         let problem = Problem::new(Code::Failed, "the thread has ended");
-        self.inbox.push(MembershipEvent::Ended(Err(problem)));
+        self.holds.events.push(MembershipEvent::Ended(Err(problem)));
         self.holds.end();
     }
 }
 
 /// Waits until `wake`. Timers stand still while the machine is suspended and the clock does not, so
-/// it looks up every now and then.
-pub(crate) async fn nap(clock: &dyn Clock, wake: tenure_core::LocalInstant, most: Duration) {
+/// it reads the clock again after `most` at the latest.
+pub(crate) async fn nap(clock: &dyn Clock, wake: LocalInstant, most: Duration) {
     loop {
         let left = wake.since(clock.now());
         if left.is_zero() {

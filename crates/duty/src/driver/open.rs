@@ -1,10 +1,9 @@
-//! From nothing to a running driver: the store is opened, again and again if need be.
+//! Start of a driver: opens the store, with retries.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::engine::{Engine, Layout, MemberSettings};
+use tenure_core::engine::{Engine, EngineEvent, Layout, MemberSettings};
 use tenure_core::store::Holder;
 use tenure_core::{Change, Clock, Code, DutyId, DutyKey, Problem, Record, Store, StoreError};
 use tokio::runtime::Handle;
@@ -12,15 +11,14 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::holds::Holds;
 use super::{Driver, ReadySender, hints, listing};
-use crate::hold_state::{DriverCommand, DriverHandle};
+use crate::hold_state::DriverHandle;
 use crate::join::{Join, Opener};
 use crate::membership::{EventQueue, MembershipEvent};
-use crate::process;
+use crate::{DutyError, process};
 
-/// No store takes longer to open.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Whether waiting may cure it.
+/// Whether an error may pass by itself.
 pub(super) fn may_pass(code: Code) -> bool {
     matches!(
         code,
@@ -47,73 +45,59 @@ pub(super) fn join_failed(
 /// The thread that renews, from start to end.
 pub(super) async fn attend(
     join: Join,
-    desk: DriverHandle,
-    inbox: Arc<EventQueue>,
-    mut orders: mpsc::UnboundedReceiver<DriverCommand>,
-    ready: oneshot::Sender<Result<(), StoreError>>,
+    handle: DriverHandle,
+    events: Arc<EventQueue>,
+    mut commands: mpsc::UnboundedReceiver<EngineEvent>,
+    ready: oneshot::Sender<Result<(), DutyError>>,
 ) {
     let mut ready = ReadySender { sender: Some(ready), waits: join.waits };
     let opened = tokio::select! {
         biased;
         opened = opened(&join, &mut ready) => opened,
-        () = left(&mut orders) => {
-            ready.tell(Ok(()));
-            return inbox.push(MembershipEvent::Ended(Ok(())));
+        () = left(&mut commands) => {
+            ready.send(Ok(()));
+            return events.push(MembershipEvent::Ended(Ok(())));
         }
     };
-    let most = join.settings.most_duties;
-    let prepared = opened.and_then(|store| Ok((store, listing::read(join.duties.clone(), most)?)));
+    let Join { settings, clock, duties, .. } = join;
+    let prepared = opened
+        .map_err(DutyError::from)
+        .and_then(|store| Ok((store, listing::read(duties, settings.max_duties)?)));
     let (store, lists) = match prepared {
         Ok(prepared) => prepared,
         Err(error) => {
-            inbox.push(MembershipEvent::Ended(Err(error.problem().clone())));
-            return ready.tell(Err(error));
+            events.push(MembershipEvent::Ended(Err(error.problem())));
+            return ready.send(Err(error));
         }
     };
-    desk.store.open(Handle::current(), Arc::clone(&store));
-    let Join { settings, clock, .. } = join;
+    handle.store.open(Handle::current(), Arc::clone(&store));
+    let progress = settings.progress.map(|most| most / 4);
     let driver = Driver {
         engine: Engine::new(settings.clone(), process::entropy(), clock.now()),
-        holds: Holds {
-            group: settings.group.clone(),
-            ttl: settings.ttl,
-            progress: settings.progress.map(|most| most / 4),
-            clock: Arc::clone(&clock),
-            desk: desk.clone(),
-            inbox: Arc::clone(&inbox),
-            tenancies: BTreeMap::new(),
-            changed: false,
-        },
+        holds: Holds::new(settings.group.clone(), settings.ttl, progress, clock, handle, events),
         hints: hints::listen(Arc::clone(&store), settings.group.clone()),
         lists,
         settings,
         store,
-        clock,
-        desk,
-        inbox,
-        orders,
+        commands,
         ready,
         joined: false,
         join_error: None,
-        asks: tokio::task::JoinSet::new(),
+        calls: tokio::task::JoinSet::new(),
     };
     driver.run().await;
 }
 
-/// The store. Only what waiting cannot cure is an error.
+/// Opens the store. Errors are those that do not pass.
 async fn opened(join: &Join, ready: &mut ReadySender) -> Result<Arc<dyn Store>, StoreError> {
     let mut pause = RetryDelay::new(Duration::from_secs(5));
     loop {
-        let error = match open(&join.opener).await {
-            Ok(store) => match check_names(&*store, &join.settings).await {
-                Ok(()) => return Ok(store),
-                Err(error) => error,
-            },
+        let error = match open(&join.opener, &join.settings).await {
+            Ok(store) => return Ok(store),
             Err(error) => error,
         };
-        let (group, problem) = (&join.settings.group, error.problem());
-        let record = join_failed(&join.settings, &*join.clock, problem);
-        join.observer.recorded(group, &record, process::unix_ms());
+        let record = join_failed(&join.settings, &*join.clock, error.problem());
+        join.observer.recorded(&join.settings.group, &record, process::unix_ms());
         if !may_pass(error.code()) || !join.waits {
             return Err(error);
         }
@@ -150,24 +134,26 @@ async fn check_names(store: &dyn Store, settings: &MemberSettings) -> Result<(),
     Ok(())
 }
 
-/// A task of its own: an opener that panics is a store that cannot be opened.
-async fn open(opener: &Opener) -> Result<Arc<dyn Store>, StoreError> {
+async fn open(opener: &Opener, settings: &MemberSettings) -> Result<Arc<dyn Store>, StoreError> {
     let opener = Arc::clone(opener);
     let opening = tokio::time::timeout(OPEN_TIMEOUT, async move { opener().await });
-    match tokio::spawn(opening).await {
-        Ok(Ok(opened)) => opened,
+    // A task of its own: an opener that panics is a store that cannot be opened.
+    let store = match tokio::spawn(opening).await {
+        Ok(Ok(opened)) => opened?,
         Ok(Err(_)) => {
             let detail = format!("it was not open within {} s", OPEN_TIMEOUT.as_secs());
-            Err(StoreError::refused(Code::Unreachable, detail))
+            return Err(StoreError::refused(Code::Unreachable, detail));
         }
-        Err(_) => Err(StoreError::refused(Code::BadInput, "the opener panicked")),
-    }
+        Err(_) => return Err(StoreError::refused(Code::BadInput, "the opener panicked")),
+    };
+    check_names(&*store, settings).await?;
+    Ok(store)
 }
 
-/// Waits for the wish to go. Before the store is open there is nothing to hand over.
-async fn left(orders: &mut mpsc::UnboundedReceiver<DriverCommand>) {
-    while let Some(order) = orders.recv().await {
-        if matches!(order, DriverCommand::Leave | DriverCommand::Drain) {
+/// Waits for the wish to leave. Before the store is open there is nothing to hand over.
+async fn left(commands: &mut mpsc::UnboundedReceiver<EngineEvent>) {
+    while let Some(command) = commands.recv().await {
+        if matches!(command, EngineEvent::Leave | EngineEvent::Drain) {
             return;
         }
     }

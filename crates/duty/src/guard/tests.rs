@@ -29,14 +29,12 @@ impl Clock for Hand {
 struct Scene {
     clock: Arc<Hand>,
     guard: Guard,
-    orders: mpsc::UnboundedReceiver<DriverCommand>,
+    commands: mpsc::UnboundedReceiver<EngineEvent>,
 }
 
 /// A hold that was granted at zero: with a TTL of 10 s it stands for 8.5 s.
 fn scene(progress: Option<Duration>) -> Scene {
-    let (commands, orders) = mpsc::unbounded_channel();
-    let desk =
-        DriverHandle { commands, observer: Arc::new(TracingObserver), store: Arc::default() };
+    let (handle, commands) = DriverHandle::new(Arc::new(TracingObserver));
     let clock = Arc::new(Hand::default());
     let ttl = Ttl::new(TTL).unwrap();
     let (duty, instance) = (DutyKey::new("g", "d").unwrap(), InstanceId::new("i").unwrap());
@@ -46,8 +44,8 @@ fn scene(progress: Option<Duration>) -> Scene {
     let hold = Hold { duty, epoch, instance, nonce, mark: Mark::default() };
     let deadline = ttl.deadline(clock.now()).at();
     let dial = Arc::clone(&clock) as Arc<dyn Clock>;
-    let tenancy = Arc::new(HoldState::new(hold, session, deadline, dial, progress));
-    Scene { clock, guard: Guard::new(tenancy, desk), orders }
+    let state = Arc::new(HoldState::new(hold, session, deadline, dial, progress));
+    Scene { clock, guard: Guard::new(state, handle), commands }
 }
 
 fn millis(millis: u64) -> Duration {
@@ -76,11 +74,11 @@ fn a_call_fits_with_its_timeout_and_the_margin() {
 #[test]
 fn an_extension_moves_the_deadline_and_lifts_a_suspension() {
     let Scene { clock, guard, .. } = scene(None);
-    let tenancy = Arc::clone(guard.tenancy());
+    let state = Arc::clone(guard.state());
     clock.set(4_000);
-    tenancy.suspend();
+    state.suspend();
     assert_eq!(guard.check(), Err(HoldLost::Unconfirmed));
-    tenancy.extend(tenancy.session.ttl.deadline(clock.now()));
+    state.extend(state.session.ttl.deadline(clock.now()));
     assert_eq!(guard.check(), Ok(millis(8_500)));
     assert_eq!(guard.deadline(), clock.now().plus(millis(8_500)));
 }
@@ -88,91 +86,91 @@ fn an_extension_moves_the_deadline_and_lifts_a_suspension() {
 #[test]
 fn what_was_lost_never_comes_back() {
     let Scene { clock, guard, .. } = scene(None);
-    let tenancy = Arc::clone(guard.tenancy());
-    assert!(tenancy.lose());
-    tenancy.extend(tenancy.session.ttl.deadline(clock.now()));
+    let state = Arc::clone(guard.state());
+    assert!(state.lose());
+    state.extend(state.session.ttl.deadline(clock.now()));
     assert_eq!(guard.check(), Err(HoldLost::Revoked));
-    assert!(!tenancy.lose(), "it is lost once");
+    assert!(!state.lose(), "it is lost once");
 }
 
 #[test]
 fn draining_work_may_still_act() {
     let Scene { guard, .. } = scene(None);
-    guard.tenancy().drain();
+    guard.state().drain();
     assert!(guard.draining());
     assert!(guard.check().is_ok());
 }
 
 #[test]
 fn the_last_handle_tells_the_end_once() {
-    let Scene { guard, mut orders, .. } = scene(None);
+    let Scene { guard, mut commands, .. } = scene(None);
     let other = guard.clone();
     drop(guard);
-    assert!(orders.try_recv().is_err());
+    assert!(commands.try_recv().is_err());
     drop(other);
-    assert!(matches!(orders.try_recv(), Ok(DriverCommand::Stopped { how: WorkOutcome::Done, .. })));
-    assert!(orders.try_recv().is_err());
+    assert!(matches!(commands.try_recv(), Ok(EngineEvent::Stopped { how: WorkOutcome::Done, .. })));
+    assert!(commands.try_recv().is_err());
 
-    let Scene { guard, mut orders, .. } = scene(None);
+    let Scene { guard, mut commands, .. } = scene(None);
     guard.finished(WorkOutcome::Failed);
     assert_eq!(guard.check(), Err(HoldLost::Revoked), "nothing runs any more");
     drop(guard);
     assert!(matches!(
-        orders.try_recv(),
-        Ok(DriverCommand::Stopped { how: WorkOutcome::Failed, .. })
+        commands.try_recv(),
+        Ok(EngineEvent::Stopped { how: WorkOutcome::Failed, .. })
     ));
-    assert!(orders.try_recv().is_err());
+    assert!(commands.try_recv().is_err());
 }
 
 #[test]
 fn work_that_was_asked_has_ended_as_asked_and_a_panic_as_failed() {
-    let Scene { guard, mut orders, .. } = scene(None);
-    guard.tenancy().drain();
+    let Scene { guard, mut commands, .. } = scene(None);
+    guard.state().drain();
     drop(guard);
     assert!(matches!(
-        orders.try_recv(),
-        Ok(DriverCommand::Stopped { how: WorkOutcome::Asked, .. })
+        commands.try_recv(),
+        Ok(EngineEvent::Stopped { how: WorkOutcome::Asked, .. })
     ));
 
-    let Scene { guard, mut orders, .. } = scene(None);
+    let Scene { guard, mut commands, .. } = scene(None);
     let work = std::thread::spawn(move || {
         let _guard = guard;
         panic!("on purpose");
     });
     assert!(work.join().is_err());
     assert!(matches!(
-        orders.try_recv(),
-        Ok(DriverCommand::Stopped { how: WorkOutcome::Failed, .. })
+        commands.try_recv(),
+        Ok(EngineEvent::Stopped { how: WorkOutcome::Failed, .. })
     ));
 }
 
 #[test]
 fn progress_is_told_now_and_then_and_only_where_it_is_asked_for() {
-    let Scene { guard, mut orders, .. } = scene(None);
+    let Scene { guard, mut commands, .. } = scene(None);
     guard.progress();
-    assert!(orders.try_recv().is_err());
+    assert!(commands.try_recv().is_err());
 
-    let Scene { clock, guard, mut orders } = scene(Some(millis(1_000)));
+    let Scene { clock, guard, mut commands } = scene(Some(millis(1_000)));
     for now in [1_000, 1_999, 2_000] {
         clock.set(now);
         guard.progress();
     }
-    assert!(matches!(orders.try_recv(), Ok(DriverCommand::Progress { .. })));
-    assert!(matches!(orders.try_recv(), Ok(DriverCommand::Progress { .. })));
-    assert!(orders.try_recv().is_err());
+    assert!(matches!(commands.try_recv(), Ok(EngineEvent::Progress { .. })));
+    assert!(matches!(commands.try_recv(), Ok(EngineEvent::Progress { .. })));
+    assert!(commands.try_recv().is_err());
 }
 
 #[test]
 fn a_fenced_guard_allows_nothing_and_tells_once() {
-    let Scene { guard, mut orders, .. } = scene(None);
+    let Scene { guard, mut commands, .. } = scene(None);
     let newest = Epoch::new(9).unwrap();
     guard.fenced(newest);
     guard.fenced(newest);
     assert_eq!(guard.check(), Err(HoldLost::Revoked));
     assert!(
-        matches!(orders.try_recv(), Ok(DriverCommand::Fenced { newest: n, .. }) if n == newest)
+        matches!(commands.try_recv(), Ok(EngineEvent::Fenced { newest: n, .. }) if n == newest)
     );
-    assert!(orders.try_recv().is_err());
+    assert!(commands.try_recv().is_err());
 }
 
 /// A wait that fails instead of hanging.
@@ -189,7 +187,7 @@ async fn who_waits_is_woken_by_the_deadline_alone() {
         guard.stopping().await;
         guard.confirmed().await
     };
-    guard.tenancy().suspend();
+    guard.state().suspend();
     clock.set(8_499);
     let mut waiting = tokio::spawn(waits(guard.clone()));
     tokio::select! {
@@ -207,23 +205,23 @@ async fn a_deadline_that_moves_is_waited_for_where_it_is() {
     clock.set(8_499);
     let mut lost = std::pin::pin!(guard.lost());
     assert!(std::future::poll_fn(|cx| Poll::Ready(lost.as_mut().poll(cx).is_pending())).await);
-    guard.tenancy().extend(guard.tenancy().session.ttl.deadline(clock.now()));
+    guard.state().extend(guard.state().session.ttl.deadline(clock.now()));
     clock.set(8_500);
     // Longer than what was left before it moved.
     let early = tokio::time::timeout(millis(20), &mut lost).await;
     assert!(early.is_err(), "it stands until 16,999");
     // Its timer is set for 8.5 s now; a change makes it look at the clock.
     clock.set(16_999);
-    guard.tenancy().drain();
+    guard.state().drain();
     soon(lost).await;
 }
 
 #[test]
 fn what_was_lost_is_never_taken() {
     let Scene { guard, .. } = scene(None);
-    guard.tenancy().lose();
-    assert!(!guard.tenancy().take());
-    assert!(!guard.tenancy().is_taken(), "user code hears of no loss of what it never had");
+    guard.state().lose();
+    assert!(!guard.state().take());
+    assert!(!guard.state().is_taken(), "user code hears of no loss of what it never had");
 }
 
 #[tokio::test]
@@ -234,8 +232,8 @@ async fn who_waits_is_woken() {
         asked.stopping().await;
         gone.lost().await;
     });
-    guard.tenancy().drain();
-    guard.tenancy().lose();
+    guard.state().drain();
+    guard.state().lose();
     waiting.await.unwrap();
     assert_eq!(guard.confirmed().await, Err(HoldLost::Revoked));
 }

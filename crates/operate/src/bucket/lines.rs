@@ -70,16 +70,15 @@ impl<R: Read> EntityLines<R> {
     }
 
     fn read(&mut self) -> Result<usize, StoreError> {
-        loop {
+        let read = loop {
             match self.input.read(&mut self.buffer[self.filled..]) {
-                Ok(new) => {
-                    self.ended = new == 0;
-                    return Ok(new);
-                }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(unreadable(&self.name, &error)),
+                read => break read,
             }
-        }
+        };
+        let new = read.map_err(|error| unreadable(&self.name, &error))?;
+        self.ended = new == 0;
+        Ok(new)
     }
 }
 

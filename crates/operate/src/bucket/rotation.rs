@@ -20,17 +20,16 @@ use crate::replace::replace;
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
 /// State after the store did not record a step.
-const NOT_RUN: &str = "nothing was run; whether the rotation went on, the next run finds out";
+const NOT_RUN: &str = "nothing was run; the next run finds out whether the rotation advanced";
 /// State after the state file could not be replaced.
-const STATE_INTACT: &str =
-    "nothing was run; the state file is the old one or the new one, and whole";
+const STATE_INTACT: &str = "nothing was run; the state file is intact, old or new";
 /// State after a successful run could not be recorded.
-const RUN_AGAIN: &str = "the run has succeeded, and that is not noted: its bucket comes again";
+const RUN_AGAIN: &str = "the run succeeded but is not recorded: its bucket will run again";
 /// State after the answer to recording a successful run was lost.
-const PERHAPS_AGAIN: &str = "the run has succeeded; whether that is noted, the next run finds out";
+const PERHAPS_AGAIN: &str = "the run succeeded; the next run finds out whether it is recorded";
 /// State after only the state file could not be written.
 const ONLY_IN_STORE: &str =
-    "the run has succeeded, and the store says so; the state file is as it left it";
+    "the run succeeded and is recorded in the store; the state file was left unchanged";
 
 /// A rotation through buckets.
 #[derive(Clone, Debug)]
@@ -50,7 +49,11 @@ pub struct Rotation {
 /// A step that was taken: its run may begin.
 #[derive(Debug)]
 pub struct RotationStep {
-    applied: AppliedBucket,
+    /// Config of the run.
+    pub config: Object,
+    /// State to keep now.
+    pub state: Option<Object>,
+    executed: Option<Executed>,
     /// Bucket of the run.
     pub id: u32,
     /// Number of buckets.
@@ -70,18 +73,6 @@ pub struct RotationNotice {
     pub text: String,
 }
 
-impl RotationStep {
-    /// Config of the run.
-    pub fn config(&self) -> &Object {
-        &self.applied.config
-    }
-
-    /// State to keep now.
-    pub fn state(&self) -> Option<&Object> {
-        self.applied.state.as_ref()
-    }
-}
-
 impl Rotation {
     /// Takes a step without a store.
     pub fn step(&self) -> Result<RotationStep, OperateError> {
@@ -90,7 +81,7 @@ impl Rotation {
         Ok(step)
     }
 
-    /// Takes a step under a hold: the store has the last bucket, and nobody else changes it.
+    /// Takes a step under a hold: the store has the last bucket, and no other holder changes it.
     pub async fn step_under(&self, hold: &Guard) -> Result<RotationStep, OperateError> {
         let kept = hold.load().await.map_err(nothing_happened)?;
         let kept = kept.map(|last| record_of(hold, &last)).transpose()?;
@@ -133,19 +124,18 @@ impl Rotation {
 
     /// The bucket of a step, if this is when it counts as executed.
     fn executed(&self, step: &RotationStep, when: CommitTiming) -> Option<Executed> {
-        step.applied.executed.filter(|_| self.commit == when)
+        step.executed.filter(|_| self.commit == when)
     }
 
     /// Refuses a config that cannot be used.
     pub fn check(&self) -> Result<(), OperateError> {
-        read_settings(&read_present(&self.config)?).map(drop)
+        read_config(&self.config).map(drop)
     }
 
     fn choose(&self, kept: Option<Object>) -> Result<RotationStep, OperateError> {
-        let config = read_present(&self.config)?;
-        let Config { id, total, round_robin, .. } = read_settings(&config)?;
+        let (config, Config { id, total, round_robin, .. }) = read_config(&self.config)?;
         if self.write && self.state.metadata().is_ok_and(|found| !found.is_file()) {
-            return Err(unusable(&self.state, "it is no file that could be replaced"));
+            return Err(unusable(&self.state, "it is not a regular file"));
         }
         let mut state = read_state(&self.state)?;
         let mut notices = Vec::new();
@@ -165,19 +155,21 @@ impl Rotation {
             let path = self.config.display();
             notice(false, format!("no rotation in {path}: always bucket {id}"));
         }
-        let applied = apply(config, state, self.commit).map_err(|invalid| bad(&invalid))?;
-        applied.notices.iter().for_each(|one| notice(one.is_warning(), one.to_string()));
+        let AppliedBucket { config, state, executed, notices: more, .. } =
+            apply(config, state, self.commit).map_err(|invalid| bad(&invalid))?;
+        more.iter().for_each(|one| notice(one.is_warning(), one.to_string()));
         if self.write && !self.held && self.commit == CommitTiming::OnSuccess {
-            let text = "--write leaves the state as it is: nobody tells whether the run succeeds";
-            notice(true, format!("{text}; keep state_on_success"));
+            let text = "--write leaves the state unchanged, because the outcome of the run is not \
+                        known here; keep state_on_success";
+            notice(true, text.to_owned());
         }
-        let id = applied.executed.map_or(id, |executed| executed.bucket);
-        Ok(RotationStep { applied, id, total, recorded: kept, notices })
+        let id = executed.map_or(id, |executed| executed.bucket);
+        Ok(RotationStep { config, state, executed, id, total, recorded: kept, notices })
     }
 
     /// Writes the state of a step, if it is new and `write` is set.
     fn write_state(&self, step: &RotationStep) -> Result<(), OperateError> {
-        match (&step.applied.state, self.executed(step, CommitTiming::AtStart)) {
+        match (&step.state, self.executed(step, CommitTiming::AtStart)) {
             (Some(state), Some(_)) if self.write => {
                 self.replace_state(state).map_err(|error| error.keeping(STATE_INTACT))
             }
@@ -188,7 +180,7 @@ impl Rotation {
     /// State to keep after the run has succeeded, if that is when its bucket counts.
     pub fn state_on_success(&self, step: &RotationStep) -> Option<Object> {
         let executed = self.executed(step, CommitTiming::OnSuccess)?;
-        Some(executed.record(step.applied.state.clone()))
+        Some(executed.record(step.state.clone()))
     }
 
     fn replace_state(&self, state: &Object) -> Result<(), OperateError> {
@@ -219,11 +211,10 @@ fn document(record: &Object) -> Result<Document, StoreError> {
 
 /// Reads the config of a run. A rotating config without a chosen bucket is refused.
 pub fn read_run_config(path: &Path) -> Result<Config, OperateError> {
-    let config = read_present(path)?;
-    let settings = read_settings(&config)?;
-    if settings.round_robin && config.get(Field::Id.name()).is_none() {
+    let (config, settings) = read_config(path)?;
+    if settings.round_robin && config.get(Field::Id.as_str()).is_none() {
         let detail = format!(
-            "{}: it rotates, and has no bucket_id: take the config that `tenure bucket next` \
+            "{}: it rotates and has no bucket_id: use the config that `tenure bucket next` \
              prints, or --id and --total",
             path.display()
         );
@@ -232,18 +223,16 @@ pub fn read_run_config(path: &Path) -> Result<Config, OperateError> {
     Ok(settings)
 }
 
-/// Reads a JSON object from a file that has to be there.
-fn read_present(path: &Path) -> Result<Object, OperateError> {
-    let text = read_text(path)?.ok_or_else(|| unusable(path, "it is not there"))?;
-    object(path, text)
-}
-
-fn read_settings(config: &Object) -> Result<Config, OperateError> {
-    Config::read(config).map_err(|invalid| bad(&invalid))
+/// Reads a config, which must exist, and its settings.
+fn read_config(path: &Path) -> Result<(Object, Config), OperateError> {
+    let text = read_text(path)?.ok_or_else(|| unusable(path, "it does not exist"))?;
+    let config = object(path, text)?;
+    let settings = Config::read(&config).map_err(|invalid| bad(&invalid))?;
+    Ok((config, settings))
 }
 
 fn bad(invalid: &Invalid) -> OperateError {
-    OperateError::refused(Code::BadBucketing, invalid.told().to_string())
+    OperateError::refused(Code::BadBucketing, invalid.details())
 }
 
 fn unusable(path: &Path, what: &str) -> OperateError {
@@ -275,5 +264,5 @@ fn read_text(path: &Path) -> Result<Option<String>, OperateError> {
         }
         Ok(_) => {}
     }
-    String::from_utf8(bytes).map(Some).map_err(|_| unusable(path, "it is no UTF-8"))
+    String::from_utf8(bytes).map(Some).map_err(|_| unusable(path, "it is not UTF-8"))
 }

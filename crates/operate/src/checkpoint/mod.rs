@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tenure_core::store::Checkpoint;
 use tenure_core::{Code, DutyKey, Moved, Reason, Store, StoreError, Ttl};
 use tenure_duty::process;
@@ -22,8 +21,7 @@ use crate::serialize::timestamp;
 
 pub use documents::{lease_document, shards_document};
 pub use move_to::{
-    CheckpointMove, MoveBatch, MoveEvent, MoveFormat, MoveOptions, MoveSide, MovedBatch,
-    first_shard,
+    CheckpointMove, MoveEvent, MoveFormat, MoveOptions, MoveSide, MovedBatch, first_shard,
 };
 pub use rewind::{RewindOptions, RewindOutcome, RewindReport, rewind};
 pub use verify::{UnreadableCheckpoint, VerifiedCheckpoint, VerifyReport, verify};
@@ -31,93 +29,43 @@ pub use verify::{UnreadableCheckpoint, VerifiedCheckpoint, VerifyReport, verify}
 /// Lease of an operator: long enough for a slow store, short enough to wait for after a kill.
 const OPERATOR_TTL: Duration = Duration::from_secs(15);
 
-/// A checkpoint with its document, for programs.
-#[derive(Clone, Debug, Serialize)]
-pub struct CheckpointEntry {
-    #[serde(flatten)]
-    summary: CheckpointSummary,
-    #[serde(flatten)]
-    seal: Option<SealSummary>,
-    #[serde(flatten)]
-    document: DocumentJson,
+/// Describes a checkpoint as JSON, with its signature if it was inspected. The document is there as
+/// JSON or text, if it is one of them, and as bytes.
+pub fn checkpoint_json(
+    duty: &DutyKey,
+    checkpoint: &Checkpoint,
+    inspected: Option<&Inspected>,
+) -> Value {
+    let whole = checkpoint.document.as_bytes();
+    let payload = inspected.map_or(whole, |inspected| &inspected.payload);
+    let text = std::str::from_utf8(payload).ok();
+    let mut value = metadata_json(duty, checkpoint, inspected);
+    let document = serde_json::from_slice(payload).ok().or_else(|| text.map(Value::from));
+    value["document"] = document.unwrap_or_default();
+    value["document_base64"] = STANDARD.encode(payload).into();
+    value
 }
 
-impl CheckpointEntry {
-    /// Describes a checkpoint, with its signature if it was inspected.
-    pub fn new(duty: &DutyKey, checkpoint: &Checkpoint, inspected: Option<&Inspected>) -> Self {
-        let whole = checkpoint.document.as_bytes();
-        Self {
-            summary: CheckpointSummary::new(duty, checkpoint),
-            seal: inspected.map(SealSummary::from),
-            document: DocumentJson::new(inspected.map_or(whole, |inspected| &inspected.payload)),
-        }
+/// Describes a checkpoint as JSON, without its document.
+fn metadata_json(duty: &DutyKey, checkpoint: &Checkpoint, inspected: Option<&Inspected>) -> Value {
+    let mut value = json!({
+        "duty": duty.to_string(),
+        "version": checkpoint.version.get(),
+        "epoch": checkpoint.epoch.get(),
+        "instance": checkpoint.instance.to_string(),
+        "written_at": timestamp(checkpoint.unix_ms),
+    });
+    if let Some(Inspected { seal, verdict, .. }) = inspected {
+        let (key, mac) = seal.signed.as_ref().map(|(key, mac)| (key, mac.to_string())).unzip();
+        value["signature"] = verdict.as_str().into();
+        value["key"] = json!(key);
+        value["mac"] = json!(mac);
+        value["prev"] = json!(seal.prev.map(|mac| mac.to_string()));
+        value["moved_to"] = json!(seal.moved.as_ref().map(|moved| &moved.to));
+        value["moving"] = seal.moved.as_ref().is_some_and(|moved| !moved.done).into();
+        value["from"] = json!(seal.origin);
     }
-}
-
-/// Metadata of a checkpoint.
-#[derive(Clone, Debug, Serialize)]
-struct CheckpointSummary {
-    duty: String,
-    version: u64,
-    epoch: u64,
-    instance: String,
-    written_at: String,
-}
-
-impl CheckpointSummary {
-    fn new(duty: &DutyKey, checkpoint: &Checkpoint) -> Self {
-        Self {
-            duty: duty.to_string(),
-            version: checkpoint.version.get(),
-            epoch: checkpoint.epoch.get(),
-            instance: checkpoint.instance.to_string(),
-            written_at: timestamp(checkpoint.unix_ms),
-        }
-    }
-}
-
-/// Document of a checkpoint: its content if it is JSON or text, and its bytes in any case.
-#[derive(Clone, Debug, Serialize)]
-struct DocumentJson {
-    document: Value,
-    document_base64: String,
-}
-
-impl DocumentJson {
-    fn new(payload: &[u8]) -> Self {
-        let text = std::str::from_utf8(payload).ok();
-        let value = serde_json::from_slice(payload).ok();
-        let document = value.or_else(|| text.map(Value::from)).unwrap_or(Value::Null);
-        Self { document, document_base64: STANDARD.encode(payload) }
-    }
-}
-
-/// Signature and origin of a checkpoint.
-#[derive(Clone, Debug, Serialize)]
-struct SealSummary {
-    signature: &'static str,
-    key: Option<String>,
-    mac: Option<String>,
-    prev: Option<String>,
-    moved_to: Option<String>,
-    moving: bool,
-    from: Option<String>,
-}
-
-impl From<&Inspected> for SealSummary {
-    fn from(inspected: &Inspected) -> Self {
-        let (seal, verdict) = (&inspected.seal, &inspected.verdict);
-        let moved = seal.moved.as_ref();
-        Self {
-            signature: verdict.as_str(),
-            key: seal.signed.as_ref().map(|(key, _)| key.clone()),
-            mac: seal.signed.as_ref().map(|(_, mac)| mac.to_string()),
-            prev: seal.prev.map(|mac| mac.to_string()),
-            moved_to: moved.map(|moved| moved.to.clone()),
-            moving: moved.is_some_and(|moved| !moved.done),
-            from: seal.origin.clone(),
-        }
-    }
+    value
 }
 
 /// Describes the signature of a checkpoint in words.

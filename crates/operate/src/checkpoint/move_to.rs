@@ -17,7 +17,7 @@ use tenure_wire::checkpoint::{Shards, WithLease, least};
 use super::{OPERATOR_TTL, duties_in, operator};
 use crate::error::OperateError;
 use crate::pause::Scope;
-use crate::serialize::{ErrorSummary, texts};
+use crate::serialize::{optional_error, texts};
 
 /// Reason in the audit trail, and the session note by which an interrupted move is recognized.
 const REASON: &str = "checkpoint move";
@@ -66,9 +66,6 @@ pub struct MoveSide {
     pub signing: Signing,
 }
 
-/// Duties that are moved together.
-pub type MoveBatch = Vec<DutyKey>;
-
 /// Outcome for a batch.
 #[derive(Clone, Debug, Serialize)]
 pub struct MovedBatch {
@@ -81,10 +78,8 @@ pub struct MovedBatch {
     /// Outcome in words, or `refused`.
     pub outcome: &'static str,
     /// Error of a refused move.
-    pub error: Option<ErrorSummary>,
-    /// Error with its code and sentence.
-    #[serde(skip)]
-    pub cause: Option<StoreError>,
+    #[serde(serialize_with = "optional_error")]
+    pub error: Option<StoreError>,
     /// They become the shards of a group.
     #[serde(skip)]
     pub shards: bool,
@@ -93,7 +88,7 @@ pub struct MovedBatch {
 impl MovedBatch {
     /// Whether a checkpoint was moved, or would be.
     pub fn is_moved(&self) -> bool {
-        self.cause.is_none() && self.outcome != ONLY_EPOCH
+        self.error.is_none() && self.outcome != ONLY_EPOCH
     }
 }
 
@@ -107,8 +102,9 @@ pub enum MoveEvent<'a> {
 }
 
 impl MoveOptions {
-    /// Returns the duties to move. Unknown names are refused: a typo must not look like success.
-    pub async fn batches(&self, from: &dyn Store) -> Result<Vec<MoveBatch>, OperateError> {
+    /// Returns the duties to move, in batches that are moved together. Unknown names are refused: a
+    /// typo must not look like success.
+    pub async fn batches(&self, from: &dyn Store) -> Result<Vec<Vec<DutyKey>>, OperateError> {
         for scope in &self.scopes {
             let holders = from.holders(scope.group()).await?;
             let (there, what) = match scope {
@@ -210,7 +206,7 @@ impl<'a> CheckpointMove<'a> {
     /// move early.
     pub async fn run(
         mut self,
-        batches: &[MoveBatch],
+        batches: &[Vec<DutyKey>],
     ) -> Result<(Vec<MovedBatch>, Option<StoreError>), OperateError> {
         let mut moved = Vec::new();
         let mut ended = None;
@@ -227,18 +223,17 @@ impl<'a> CheckpointMove<'a> {
                 false => self.carry(batch, &target).await,
             };
             let shards = self.options.format == MoveFormat::Shards;
-            let cause = outcome.as_ref().err().cloned();
+            let error = outcome.as_ref().err().cloned();
             moved.push(MovedBatch {
                 duties: batch.clone(),
                 target: if shards { target.group.to_string() } else { target.to_string() },
                 outcome: outcome.unwrap_or("refused"),
-                error: cause.as_ref().map(ErrorSummary::from),
-                cause,
+                error,
                 shards,
             });
             let last = &moved[n];
             (self.observe)(MoveEvent::Batch(n + 1, batches.len(), last));
-            ended = last.cause.clone().filter(|error| !is_about_one_duty(error));
+            ended = last.error.clone().filter(|error| !is_about_one_duty(error));
             if ended.is_some() {
                 break;
             }
@@ -296,7 +291,7 @@ impl<'a> CheckpointMove<'a> {
         Ok(false)
     }
 
-    /// Describes what a move would do, as far as it can be told without claiming.
+    /// Describes what a move would do, as far as this is known without claiming.
     async fn preview(
         &self,
         batch: &[DutyKey],

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use serde_json::Value;
 use tenure_core::store::Checkpoint;
 use tenure_core::{Code, DutyKey, Store, StoreError};
 use tenure_store::signing::{self, Inspected, Keyring, SignatureVerdict};
 
-use super::{CheckpointSummary, SealSummary, duties_in, newest};
+use super::{duties_in, metadata_json, newest};
 use crate::pause::Scope;
-use crate::serialize::{ErrorSummary, text};
+use crate::serialize::{error, text};
 
 /// Reads of a duty while commits keep changing its newest checkpoint.
 const MAX_READS: usize = 8;
@@ -33,9 +34,7 @@ pub struct VerifyReport {
 #[derive(Debug, Serialize)]
 pub struct VerifiedCheckpoint {
     #[serde(flatten)]
-    summary: CheckpointSummary,
-    #[serde(flatten)]
-    seal: SealSummary,
+    metadata: Value,
     /// Newest checkpoint of its duty, not only part of the history.
     pub newest: bool,
     /// Duty.
@@ -61,11 +60,8 @@ pub struct UnreadableCheckpoint {
     /// Newest checkpoint (`true`) or history (`false`).
     pub newest: bool,
     /// Error.
-    #[serde(flatten)]
-    pub error: ErrorSummary,
-    /// Error with its code and sentence.
-    #[serde(skip)]
-    pub cause: StoreError,
+    #[serde(flatten, serialize_with = "error")]
+    pub error: StoreError,
 }
 
 /// Verifies the checkpoints in these scopes, or all of the store. The store must be open without
@@ -90,15 +86,15 @@ pub async fn verify(
     Ok(report)
 }
 
-/// Newest checkpoint and history of one moment, each unless it is damaged.
-struct StoredHistory {
-    newest: Result<Option<Checkpoint>, StoreError>,
-    kept: Result<Vec<Checkpoint>, StoreError>,
-}
+type ReadResult<T> = Result<T, StoreError>;
 
-/// Reads the history between two reads of the newest checkpoint until both are the same. Otherwise
-/// a busy duty would look like one whose history was changed.
-async fn read(store: &dyn Store, duty: &DutyKey) -> Result<StoredHistory, StoreError> {
+/// Reads the newest checkpoint and the history of one moment, each unless it is damaged. The
+/// newest is read before and after the history until both are the same: otherwise a busy duty
+/// would look like one whose history was changed.
+async fn read(
+    store: &dyn Store,
+    duty: &DutyKey,
+) -> ReadResult<(ReadResult<Option<Checkpoint>>, ReadResult<Vec<Checkpoint>>)> {
     let mut first = if_damaged(newest(store, duty).await)?;
     let mut kept = Ok(Vec::new());
     for _ in 0..MAX_READS {
@@ -111,11 +107,11 @@ async fn read(store: &dyn Store, duty: &DutyKey) -> Result<StoredHistory, StoreE
             break;
         }
     }
-    Ok(StoredHistory { newest: first, kept })
+    Ok((first, kept))
 }
 
 /// Separates damaged data, which is reported, from errors that end the command.
-fn if_damaged<T>(answer: Result<T, StoreError>) -> Result<Result<T, StoreError>, StoreError> {
+fn if_damaged<T>(answer: ReadResult<T>) -> ReadResult<ReadResult<T>> {
     match answer {
         Err(error) if error.code() != Code::Damaged => Err(error),
         answer => Ok(answer),
@@ -130,7 +126,7 @@ impl VerifyReport {
         required: bool,
         duty: DutyKey,
     ) -> Result<(), StoreError> {
-        let StoredHistory { newest, kept } = read(store, &duty).await?;
+        let (newest, kept) = read(store, &duty).await?;
         let all = match (&newest, &kept) {
             (Ok(newest), Ok(kept)) => signing::verify(keys, &duty, newest.as_ref(), kept),
             // One of them alone: that the other is missing is reported once, below.
@@ -152,8 +148,7 @@ impl VerifyReport {
                 _ => true,
             };
             VerifiedCheckpoint {
-                summary: CheckpointSummary::new(&duty, &checkpoint),
-                seal: SealSummary::from(&inspected),
+                metadata: metadata_json(&duty, &checkpoint, Some(&inspected)),
                 newest: n == 0 && has_newest,
                 duty: duty.clone(),
                 checkpoint,
@@ -163,9 +158,8 @@ impl VerifyReport {
         });
         self.checkpoints.extend(verified);
         let errors = [(true, newest.err()), (false, kept.err())];
-        self.unreadable.extend(errors.into_iter().filter_map(|(newest, cause)| {
-            let (cause, duty) = (cause?, duty.clone());
-            Some(UnreadableCheckpoint { duty, newest, error: ErrorSummary::from(&cause), cause })
+        self.unreadable.extend(errors.into_iter().filter_map(|(newest, error)| {
+            Some(UnreadableCheckpoint { duty: duty.clone(), newest, error: error? })
         }));
         Ok(())
     }

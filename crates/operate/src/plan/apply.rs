@@ -6,7 +6,7 @@ use tenure_core::{Code, Document, GroupName, Store};
 
 use super::file::PlanBasis;
 use super::{JOIN_NOTE, PlanChanges, PlanFile, PlanReport};
-use crate::clock::{self, StoreTime};
+use crate::clock::{StoreTime, sha256};
 use crate::error::OperateError;
 use crate::group::StoredGroup;
 use crate::serialize::text;
@@ -34,7 +34,7 @@ impl PlanFile {
     /// Refuses a plan for another store, or one that changes nothing.
     pub fn check(&self, store: &str) -> Result<(), OperateError> {
         if self.store != store {
-            let what = format!("it was made for the store {}, this one is {store}", self.store);
+            let what = format!("it was made for the store {}, not for {store}", self.store);
             return Err(OperateError::refused(Code::BadPlan, what));
         }
         if self.changes.without_joins() != PlanChanges::default() {
@@ -54,13 +54,13 @@ pub async fn apply(
     let group = StoredGroup::read(store, &plan.group).await?;
     let differences = plan.basis.differences(&PlanBasis::of(&group)?);
     if !differences.is_empty() {
-        let what = format!("in {}, not as they were: {}", plan.group, differences.join(", "));
+        let what = format!("changed in {}: {}", plan.group, differences.join(", "));
         return Err(OperateError::refused(Code::StalePlan, what));
     }
     plan.changes.check(&group)?;
     let planned = PlanReport::new(&group, plan.changes.clone())?;
     if planned.moves_json() != plan.moves {
-        let what = "it was made by a version of tenure that plans otherwise";
+        let what = "it was made by a version of tenure that plans differently";
         return Err(OperateError::refused(Code::BadPlan, what));
     }
     // The plan must also work without the members that are not there yet.
@@ -73,7 +73,7 @@ pub async fn apply(
     let changed = document != group.document;
     if changed {
         let now = StoreTime::read(store).await.map(|time| time.now());
-        clock::record(&mut document, &group.document, now)?;
+        document.record_changes(&group.document, now, sha256)?;
         // A dry run refuses a document that is too large, too.
         let text = document.document()?;
         if !dry_run {
@@ -84,7 +84,7 @@ pub async fn apply(
     Ok(ApplyReport { dry_run, group: plan.group.clone(), changed, changes, moves, joins })
 }
 
-/// Replaces the document once. If the answer is lost, a read tells whether it happened.
+/// Replaces the document once. If the answer is lost, a read shows whether it happened.
 async fn replace(
     store: &dyn Store,
     group: &StoredGroup,
@@ -94,7 +94,7 @@ async fn replace(
     match store.replace_group_document(name, expected, new).await {
         Ok(Replaced::Saved(_)) => Ok(()),
         Ok(Replaced::Conflict { .. }) => {
-            let what = format!("in {name}, not as it was: what operators have put in force");
+            let what = format!("changed in {name}: directives of operators");
             Err(OperateError::refused(Code::StalePlan, what))
         }
         Err(error) if error.is_unknown() => match store.group_document(name).await {

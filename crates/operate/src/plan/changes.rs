@@ -11,7 +11,9 @@ use tenure_core::store::Member;
 use tenure_core::{DutyId, InstanceId, Nonce, StoreError};
 
 use crate::error::OperateError;
-use crate::group::{StoredGroup, check_room, check_takers, only_duty, seat, takes_duties};
+use crate::group::{
+    StoredGroup, candidates, check_room, check_takers, only_duty, roster_member, takes_duties,
+};
 
 /// Changes to plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -55,7 +57,7 @@ impl PlanChanges {
     pub(crate) fn check(&self, group: &StoredGroup) -> Result<(), OperateError> {
         for who in &self.joins {
             if group.member(who).is_some() || self.leaves.contains(who) {
-                let what = format!("{who} would join, and is there already or would leave");
+                let what = format!("{who} cannot join: it is a member already or would leave");
                 return Err(OperateError::conflict(what));
             }
         }
@@ -64,7 +66,7 @@ impl PlanChanges {
             group.participant(who)?;
         }
         if let Some(who) = self.weights.keys().find(|who| self.leaves.contains(who)) {
-            let what = format!("{who} would leave and is given a weight");
+            let what = format!("{who} would leave and be given a weight");
             return Err(OperateError::conflict(what));
         }
         self.pins.iter().try_for_each(|(duty, who)| self.check_pin(group, duty, who))?;
@@ -80,8 +82,8 @@ impl PlanChanges {
         group.check_duty(duty)?;
         let conflict = |what: String| Err(OperateError::conflict(what));
         if self.joins.contains(who) {
-            let what = "its id is not known before it starts; pin to a --name instead";
-            return conflict(format!("{duty} cannot be pinned to {who}, who is not there: {what}"));
+            let what = "its id is unknown before it starts; pin to a --name instead";
+            return conflict(format!("{duty} cannot be pinned to {who}: {what}"));
         }
         let to = Pin::Instance(who.clone());
         if let Some(pin) = group.document.pins.get(duty).filter(|pin| **pin != to) {
@@ -89,15 +91,15 @@ impl PlanChanges {
         }
         let member = group.member(who);
         if member.and_then(only_duty).is_some_and(|only| only != *duty) {
-            return conflict(format!("{who} is there for another duty than {duty}"));
+            return conflict(format!("{who} takes only a duty other than {duty}"));
         }
         let mut document = group.document.clone();
         self.write_to(&mut document);
-        let seat = member.and_then(|member| seat(member, &document));
-        if !seat.is_some_and(|seat| takes_duties(&seat)) {
-            return conflict(format!("{duty} cannot be pinned to {who}, who takes no duties"));
+        let planned = member.and_then(|member| roster_member(member, &document));
+        if !planned.is_some_and(|planned| takes_duties(&planned)) {
+            return conflict(format!("{duty} cannot be pinned to {who}: it takes no duties"));
         }
-        check_room(&to, &group.candidates(&document), &document)
+        check_room(&to, &candidates(&group.members, &document), &document)
     }
 
     /// Refuses to leave duties without a member that takes them.

@@ -1,6 +1,5 @@
 //! Plan file: a plan with the state that it was made from.
 
-use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
@@ -30,16 +29,8 @@ pub(crate) struct PlanBasis {
     document: String,
 }
 
-fn hash(text: &str) -> String {
-    hash_bytes(text.as_bytes())
-}
-
-fn hash_bytes(bytes: &[u8]) -> String {
-    sha256(bytes).iter().fold(String::new(), |mut hex, byte| {
-        // Writing to a string does not fail.
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
+fn hash(content: impl AsRef<[u8]>) -> String {
+    sha256(content.as_ref()).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Describes a session and what the roster reads of it.
@@ -61,18 +52,18 @@ impl PlanBasis {
     pub(super) fn of(group: &StoredGroup) -> Result<Self, StoreError> {
         let text = group.document.document()?;
         Ok(Self {
-            members: hash(&group.members.iter().map(describe_member).collect::<String>()),
-            holders: hash(&group.holders.iter().map(describe_holder).collect::<String>()),
-            document: hash(&format!("{} {}", group.version, hash_bytes(text.as_bytes()))),
+            members: hash(group.members.iter().map(describe_member).collect::<String>()),
+            holders: hash(group.holders.iter().map(describe_holder).collect::<String>()),
+            document: hash(format!("{} {}", group.version, hash(text.as_bytes()))),
         })
     }
 
     /// Parts that differ.
     pub(super) fn differences(&self, now: &Self) -> Vec<&'static str> {
         let pairs = [
-            (&self.members, &now.members, "the members"),
-            (&self.holders, &now.holders, "who holds what"),
-            (&self.document, &now.document, "what operators have put in force"),
+            (&self.members, &now.members, "members"),
+            (&self.holders, &now.holders, "holders"),
+            (&self.document, &now.document, "directives of operators"),
         ];
         pairs.into_iter().filter(|(was, is, _)| was != is).map(|(_, _, what)| what).collect()
     }
@@ -103,36 +94,34 @@ impl PlanFile {
             "basis": self.basis,
             "moves": self.moves,
         });
-        value["checksum"] = hash(&value.to_string()).into();
+        value["checksum"] = hash(value.to_string()).into();
         replace(path, format!("{value:#}\n").as_bytes())
             .map_err(|source| OperateError::Write { path: path.to_owned(), source })
     }
 
     /// Reads a file and verifies its checksum.
     pub fn read(path: &Path) -> Result<Self, OperateError> {
-        let read = || -> std::io::Result<Vec<u8>> {
-            let mut bytes = Vec::new();
-            File::open(path)?.take(MAX_FILE_BYTES).read_to_end(&mut bytes)?;
-            Ok(bytes)
-        };
-        let bad = |what: String| {
+        let bad = |what: &str| {
             OperateError::refused(Code::BadPlan, format!("{}: {what}", path.display()))
         };
-        let bytes = read().map_err(|error| bad(format!("it cannot be read: {error}")))?;
+        let mut bytes = Vec::new();
+        File::open(path)
+            .and_then(|file| file.take(MAX_FILE_BYTES).read_to_end(&mut bytes))
+            .map_err(|error| bad(&format!("it cannot be read: {error}")))?;
         let mut value: Value =
-            serde_json::from_slice(&bytes).map_err(|_| bad("it is no plan".to_owned()))?;
+            serde_json::from_slice(&bytes).map_err(|_| bad("it is not a plan"))?;
         match value.get("tenure_plan").and_then(Value::as_u64) {
             Some(FORMAT) => {}
             Some(other) => {
-                return Err(bad(format!("it has format {other}, this version has {FORMAT}")));
+                return Err(bad(&format!("it has format {other}, this version has {FORMAT}")));
             }
-            None => return Err(bad("it is no plan".to_owned())),
+            None => return Err(bad("it is not a plan")),
         }
         let checksum = value.as_object_mut().and_then(|all| all.remove("checksum"));
-        if checksum.as_ref().and_then(Value::as_str) != Some(&hash(&value.to_string())) {
-            return Err(bad("it was damaged or edited".to_owned()));
+        if checksum.as_ref().and_then(Value::as_str) != Some(&hash(value.to_string())) {
+            return Err(bad("it was damaged or edited"));
         }
-        Self::from_json(&value).ok_or_else(|| bad("a part of it is missing".to_owned()))
+        Self::from_json(&value).ok_or_else(|| bad("a part of it is missing"))
     }
 
     fn from_json(value: &Value) -> Option<Self> {
@@ -175,7 +164,7 @@ mod tests {
         let text = std::fs::read_to_string(&path).unwrap();
         for (bad, why) in [
             (text.replace("\"a\": 3", "\"a\": 4"), "damaged"),
-            (text[..text.len() / 2].to_owned(), "no plan"),
+            (text[..text.len() / 2].to_owned(), "not a plan"),
             (text.replace("\"tenure_plan\": 2", "\"tenure_plan\": 1"), "it has format 1, this"),
         ] {
             assert_ne!(bad, text);
@@ -193,6 +182,6 @@ mod tests {
             document: String::new(),
         };
         assert!(basis("1", "1").differences(&basis("1", "1")).is_empty());
-        assert_eq!(basis("1", "1").differences(&basis("1", "2")), ["who holds what"]);
+        assert_eq!(basis("1", "1").differences(&basis("1", "2")), ["holders"]);
     }
 }

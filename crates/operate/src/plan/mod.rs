@@ -21,8 +21,8 @@ pub use changes::PlanChanges;
 pub use file::PlanFile;
 
 /// Note for plans with members that would join.
-pub const JOIN_NOTE: &str = "a newcomer has to start itself, and then has an id of its own: how \
-    many duties it gets is as planned, which ones depends on its id";
+pub const JOIN_NOTE: &str = "applying a plan does not start new members; each gets as many duties \
+    as planned, but which ones depends on its id";
 
 /// A plan: the group as it would be.
 #[derive(Clone, Debug, Serialize)]
@@ -70,9 +70,9 @@ pub struct PlannedMove {
     /// Planned holder; `None` if no member has room.
     #[serde(serialize_with = "optional_text")]
     pub to: Option<InstanceId>,
-    /// PlacementReason it would not stay.
+    /// Reason why it would not stay.
     pub leaves: Option<&'static str>,
-    /// PlacementReason it would go there.
+    /// Reason why it would go there.
     pub comes: Option<&'static str>,
     /// It would move without the change, too.
     pub anyway: bool,
@@ -93,7 +93,7 @@ pub async fn plan(
 
 /// Duties of a roster with their planned holders.
 fn owners(roster: &GroupSnapshot) -> impl Iterator<Item = (&DutyId, Option<&InstanceId>)> {
-    let owner = |seat: &Option<u32>| seat.map(|seat| &roster.seats[seat as usize].instance);
+    let owner = |index: &Option<u32>| index.map(|n| &roster.seats[n as usize].instance);
     let duties = roster.charges.iter().map(|charge| &charge.duty);
     duties.zip(roster.plan.seats.iter().map(owner))
 }
@@ -162,7 +162,7 @@ fn moves(
     let moved = owners(roster).enumerate().filter(away).map(|(at, (duty, to))| {
         let (from, opinions) = (held.get(duty), explainer.explain(at));
         let why = |who: Option<&InstanceId>| {
-            let there = |seat: &RosterMember| Some(&seat.instance) == who;
+            let there = |member: &RosterMember| Some(&member.instance) == who;
             roster.seats.iter().position(there).map(|n| opinions[n].why)
         };
         let anyway = unchanged.get(duty).is_some_and(|owner| *owner != from);

@@ -4,7 +4,7 @@ use tenure_core::store::{
     Adopt, Adopted, AuditKind, AuditRange, ClaimRequest, Claimed, Committed, KeptAlive, Opened,
     Released,
 };
-use tenure_core::{Code, Epoch, Hold, StoreError};
+use tenure_core::{Code, Epoch, Hold, StoreResult};
 
 use super::kit::{Kit, reason, version};
 use super::race::race;
@@ -30,7 +30,7 @@ pub(super) async fn adopt(kit: &Kit, adopt: Adopt) -> Adopted {
 /// A handle that had the store open may be told once that it is another one now.
 async fn told<T, F>(call: impl Fn() -> F) -> T
 where
-    F: Future<Output = Result<T, StoreError>>,
+    F: Future<Output = StoreResult<T>>,
 {
     match call().await {
         Err(error) if error.code() == Code::Reset => call().await.unwrap(),

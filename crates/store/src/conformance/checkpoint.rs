@@ -157,7 +157,7 @@ async fn the_next_holder_goes_on_from_the_last_version(kit: Kit) {
 /// A commit of the previous holder is never taken for this one's, even after a lost answer.
 async fn a_new_holder_with_a_stale_version_gets_a_conflict(kit: Kit) {
     use super::SettledStore;
-    use crate::wrap::{Fault, Flaky, Op};
+    use crate::conformance::wrap::{Fault, Flaky, Op};
     let (a, first) = held(&kit).await;
     kit.commit(&a, &first, 0, "one").await;
     kit.release(&a, &first).await;
@@ -189,7 +189,7 @@ async fn a_checkpoint_outlives_hold_and_session(kit: Kit) {
 
 /// The caller was told nothing; what it reads tells its own write from anybody else's.
 async fn a_lost_reply_can_be_read_again(kit: Kit) {
-    use crate::wrap::{Fault, Flaky, Op};
+    use crate::conformance::wrap::{Fault, Flaky, Op};
     let (a, hold) = held(&kit).await;
     let lossy = Flaky::planned(kit.store.clone()).on(Op::Commit, Fault::HappenedButLost);
     let commit = Commit { hold: hold.clone(), expected: version(0), document: doc("mine") };

@@ -269,7 +269,7 @@ async fn a_stale_mark_never_hides_a_loss(kit: Kit) {
             assert_eq!(*fate, expected, "hold {index} after losing {lost}");
         }
         for hold in &mut holds[lost + 1..] {
-            *hold = hold.clone().confirmed(mark);
+            hold.mark = mark;
         }
     }
 }
@@ -278,7 +278,7 @@ async fn a_hold_that_was_never_granted_is_lost(kit: Kit) {
     let a = kit.join("a").await;
     let hold = kit.hold(&a, "d").await;
     let stale = Mark(hold.mark.0.wrapping_sub(1));
-    let forged = Hold { duty: kit.duty("never"), ..hold.clone() }.confirmed(stale);
+    let forged = Hold { duty: kit.duty("never"), mark: stale, ..hold.clone() };
     assert_eq!(kit.fates(&a, &[forged, hold]).await, [HoldFate::Lost, HoldFate::Kept]);
 }
 

@@ -1,7 +1,7 @@
 //! Contract 18: what is refused before anything is sent.
 
 use tenure_core::store::{ClaimRequest, Commit, HoldFate, MAX_BATCH};
-use tenure_core::{Code, DutyKey, Hold, Reason, StoreError};
+use tenure_core::{Code, DutyKey, Hold, Reason, StoreError, StoreResult};
 
 use super::kit::{Kit, doc, reason, version};
 
@@ -11,7 +11,7 @@ super::cases! { "limits":
     a_duty_of_another_group_is_refused,
 }
 
-fn bad_input<T: std::fmt::Debug>(answer: Result<T, StoreError>) {
+fn bad_input<T: std::fmt::Debug>(answer: StoreResult<T>) {
     let error = answer.unwrap_err();
     assert!(matches!(&error, StoreError::Refused(_)), "{error}");
     assert_eq!(error.code(), Code::BadInput);

@@ -1,4 +1,5 @@
-//! One suite for every backend and every wrapper.
+//! One suite for every backend and every wrapper, and the instruments of tests: stores and disks
+//! that fail.
 //!
 //! A case is an async function that gets a [`Kit`]: a place to open stores at, and a group of its
 //! own there. Names are `topic::case`; a test target registers each for each backend. A case proves
@@ -16,6 +17,9 @@ mod adopt;
 mod audit;
 mod checkpoint;
 mod evict;
+mod faults;
+#[cfg(feature = "file")]
+pub mod faulty_disk;
 mod group;
 mod hold;
 mod kit;
@@ -27,9 +31,11 @@ mod settled;
 mod survey;
 mod upkeep;
 mod watch;
+pub mod wrap;
 
 use tenure_core::BoxFuture;
 
+pub use faults::Snapshot;
 pub use kit::{Kit, StoreFixture};
 pub use settled::SettledStore;
 

@@ -14,7 +14,7 @@ use tenure_core::store::{
 };
 use tenure_core::{
     Code, Document, DutyKey, Epoch, GroupName, Hold, InstanceId, Nonce, Note, Reason, Session,
-    Store, StoreError, Version,
+    Store, StoreError, StoreResult, Version,
 };
 
 /// Settles the outcomes of the store inside.
@@ -44,9 +44,9 @@ fn injected(error: &StoreError) -> bool {
 }
 
 /// Repeats a call that is safe to repeat.
-async fn repeat<T, F: Future<Output = Result<T, StoreError>>>(
+async fn repeat<T, F: Future<Output = StoreResult<T>>>(
     mut call: impl FnMut() -> F,
-) -> Result<Tried<T>, StoreError> {
+) -> StoreResult<Tried<T>> {
     let mut unsure = false;
     for _ in 0..64 {
         match call().await {
@@ -63,7 +63,7 @@ impl SettledStore {
         Self { inner, known: Mutex::default() }
     }
 
-    async fn entries(&self, group: &GroupName) -> Result<Vec<AuditEntry>, StoreError> {
+    async fn entries(&self, group: &GroupName) -> StoreResult<Vec<AuditEntry>> {
         let range = AuditRange::first(usize::MAX >> 1);
         Ok(repeat(|| self.inner.audit(group, range)).await?.answer)
     }
@@ -80,16 +80,12 @@ impl Store for SettledStore {
     }
 
     /// The same nonce again is the same opening.
-    async fn open_session(&self, open: &OpenSession) -> Result<Opened, StoreError> {
+    async fn open_session(&self, open: &OpenSession) -> StoreResult<Opened> {
         Ok(repeat(|| self.inner.open_session(open)).await?.answer)
     }
 
     /// The audit tells whether a lost close was the one that closed.
-    async fn close_session(
-        &self,
-        session: &Session,
-        reason: &Reason,
-    ) -> Result<Closed, StoreError> {
+    async fn close_session(&self, session: &Session, reason: &Reason) -> StoreResult<Closed> {
         let tried = repeat(|| self.inner.close_session(session, reason)).await?;
         let left = |entry: &AuditEntry| {
             entry.instance == session.instance && entry.kind == AuditKind::Left
@@ -110,7 +106,7 @@ impl Store for SettledStore {
         session: &Session,
         note: Option<&Note>,
         holds: &[Hold],
-    ) -> Result<KeptAlive, StoreError> {
+    ) -> StoreResult<KeptAlive> {
         Ok(repeat(|| self.inner.keep_alive(session, note, holds)).await?.answer)
     }
 
@@ -120,7 +116,7 @@ impl Store for SettledStore {
         session: &Session,
         wants: &[ClaimRequest],
         reason: &Reason,
-    ) -> Result<Vec<Claimed>, StoreError> {
+    ) -> StoreResult<Vec<Claimed>> {
         let tried = repeat(|| self.inner.claim(session, wants, reason)).await?;
         let mut known = self.known.lock().unwrap();
         let settle = |claimed: Claimed| match claimed {
@@ -145,7 +141,7 @@ impl Store for SettledStore {
         session: &Session,
         holds: &[Hold],
         reason: &Reason,
-    ) -> Result<Vec<Released>, StoreError> {
+    ) -> StoreResult<Vec<Released>> {
         let before = self.entries(&session.group).await?.last().map_or(0, |entry| entry.seq);
         let tried = repeat(|| self.inner.release(session, holds, reason)).await?;
         let (mut entries, mut holders) = (Vec::new(), Vec::new());
@@ -179,7 +175,7 @@ impl Store for SettledStore {
         instance: &InstanceId,
         when: Evict,
         reason: &Reason,
-    ) -> Result<Evicted, StoreError> {
+    ) -> StoreResult<Evicted> {
         let tried = repeat(|| self.inner.evict(group, instance, when, reason)).await?;
         if !tried.unsure || when == Evict::AtTtl {
             return Ok(tried.answer);
@@ -194,28 +190,24 @@ impl Store for SettledStore {
         }
     }
 
-    async fn groups(&self) -> Result<Vec<GroupName>, StoreError> {
+    async fn groups(&self) -> StoreResult<Vec<GroupName>> {
         Ok(repeat(|| self.inner.groups()).await?.answer)
     }
 
-    async fn members(&self, group: &GroupName) -> Result<Vec<Member>, StoreError> {
+    async fn members(&self, group: &GroupName) -> StoreResult<Vec<Member>> {
         Ok(repeat(|| self.inner.members(group)).await?.answer)
     }
 
-    async fn holders(&self, group: &GroupName) -> Result<Vec<Holder>, StoreError> {
+    async fn holders(&self, group: &GroupName) -> StoreResult<Vec<Holder>> {
         Ok(repeat(|| self.inner.holders(group)).await?.answer)
     }
 
-    async fn load(&self, duties: &[DutyKey]) -> Result<Vec<Option<Checkpoint>>, StoreError> {
+    async fn load(&self, duties: &[DutyKey]) -> StoreResult<Vec<Option<Checkpoint>>> {
         Ok(repeat(|| self.inner.load(duties)).await?.answer)
     }
 
     /// Reads back after each unknown outcome and commits again only what is not there (R17).
-    async fn commit(
-        &self,
-        session: &Session,
-        commits: &[Commit],
-    ) -> Result<Vec<Committed>, StoreError> {
+    async fn commit(&self, session: &Session, commits: &[Commit]) -> StoreResult<Vec<Committed>> {
         let tried = repeat(|| self.inner.commit(session, commits)).await?;
         if !tried.unsure {
             return Ok(tried.answer);
@@ -245,11 +237,11 @@ impl Store for SettledStore {
         Ok(commits.iter().zip(tried.answer).zip(stored).map(settle).collect())
     }
 
-    async fn history(&self, duty: &DutyKey) -> Result<Vec<Checkpoint>, StoreError> {
+    async fn history(&self, duty: &DutyKey) -> StoreResult<Vec<Checkpoint>> {
         Ok(repeat(|| self.inner.history(duty)).await?.answer)
     }
 
-    async fn group_document(&self, group: &GroupName) -> Result<GroupDocument, StoreError> {
+    async fn group_document(&self, group: &GroupName) -> StoreResult<GroupDocument> {
         Ok(repeat(|| self.inner.group_document(group)).await?.answer)
     }
 
@@ -258,7 +250,7 @@ impl Store for SettledStore {
         group: &GroupName,
         expected: Version,
         document: &Document,
-    ) -> Result<Replaced, StoreError> {
+    ) -> StoreResult<Replaced> {
         let call = || self.inner.replace_group_document(group, expected, document);
         let tried = repeat(call).await?;
         let stored = self.group_document(group).await?;
@@ -266,25 +258,17 @@ impl Store for SettledStore {
         Ok(if tried.unsure && ours { Replaced::Saved(stored.version) } else { tried.answer })
     }
 
-    async fn watch(&self, group: &GroupName) -> Result<Box<dyn Watch>, StoreError> {
+    async fn watch(&self, group: &GroupName) -> StoreResult<Box<dyn Watch>> {
         Ok(repeat(|| self.inner.watch(group)).await?.answer)
     }
 
-    async fn audit(
-        &self,
-        group: &GroupName,
-        range: AuditRange,
-    ) -> Result<Vec<AuditEntry>, StoreError> {
+    async fn audit(&self, group: &GroupName, range: AuditRange) -> StoreResult<Vec<AuditEntry>> {
         Ok(repeat(|| self.inner.audit(group, range)).await?.answer)
     }
 
     /// The audit tells what a lost forgetting forgot: what it recorded after the last entry of
     /// before.
-    async fn forget(
-        &self,
-        duties: &[DutyKey],
-        reason: &Reason,
-    ) -> Result<Vec<Forgotten>, StoreError> {
+    async fn forget(&self, duties: &[DutyKey], reason: &Reason) -> StoreResult<Vec<Forgotten>> {
         let mut before = BTreeMap::new();
         for duty in duties {
             let last = self.entries(&duty.group).await?.last().map_or(0, |entry| entry.seq);
@@ -312,7 +296,7 @@ impl Store for SettledStore {
 
     /// Adopting twice with the same entropy adopts once more, which does no harm; but the second
     /// time there are no sessions left to count.
-    async fn adopt(&self, adopt: &Adopt) -> Result<Adopted, StoreError> {
+    async fn adopt(&self, adopt: &Adopt) -> StoreResult<Adopted> {
         let mut sessions = 0;
         for group in self.groups().await? {
             sessions += self.members(&group).await?.len() as u64;
@@ -322,16 +306,16 @@ impl Store for SettledStore {
         Ok(Adopted { sessions, ..answer })
     }
 
-    async fn retain(&self, retention: Retention) -> Result<(), StoreError> {
+    async fn retain(&self, retention: Retention) -> StoreResult<()> {
         repeat(|| self.inner.retain(retention)).await?;
         Ok(())
     }
 
-    async fn retention(&self) -> Result<Retention, StoreError> {
+    async fn retention(&self) -> StoreResult<Retention> {
         Ok(repeat(|| self.inner.retention()).await?.answer)
     }
 
-    async fn survey(&self) -> Result<Survey, StoreError> {
+    async fn survey(&self) -> StoreResult<Survey> {
         Ok(repeat(|| self.inner.survey()).await?.answer)
     }
 }

@@ -7,14 +7,16 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tenure_core::store::{AuditEntry, AuditKind, AuditRange};
-use tenure_core::{DutyId, DutyKey, Epoch, GroupName, InstanceId, StoreError};
+use tenure_core::{DutyId, DutyKey, Epoch, GroupName, InstanceId, StoreResult};
 use tenure_etcd::{Client, DeleteRange, KeyValue, Range, TxnOp};
 use tokio::time::timeout;
 
+use super::call::EtcdCall;
 use super::cluster::ATTEMPT_TIMEOUT;
 use super::error::RequestError;
 use super::read::end_of;
-use super::{Etcd, MAX_TXN_ITEMS, PAGE_KEYS, error, key};
+use super::{MAX_TXN_ITEMS, PAGE_KEYS, error};
+use crate::clock::unix_ms;
 
 /// The bits of a sequence number that tell the records of one transaction apart.
 const RECORD_INDEX_BITS: u32 = 8;
@@ -68,7 +70,7 @@ impl AuditBatch<'_> {
     }
 }
 
-impl Etcd {
+impl EtcdCall<'_> {
     /// Begins the records of one transaction.
     pub(super) fn trail<'a>(&'a self, group: &GroupName, reason: &'a str) -> AuditBatch<'a> {
         let (revision, number) = (self.cluster.revision(), self.next_number());
@@ -77,7 +79,7 @@ impl Etcd {
             stem: format!("{revision:016x}-{:016x}-{number:08x}", self.number),
             written: 0,
             reason,
-            unix_ms: key::unix_ms(),
+            unix_ms: unix_ms(),
             records: &self.records,
         }
     }
@@ -86,15 +88,13 @@ impl Etcd {
         &self,
         group: &GroupName,
         range: AuditRange,
-    ) -> Result<Vec<AuditEntry>, StoreError> {
+    ) -> StoreResult<Vec<AuditEntry>> {
         let folder = self.keys.audits(group);
         let (mut entries, mut after) = (Vec::new(), range.after);
         while entries.len() < range.limit {
             let wanted = (range.limit - entries.len()).min(PAGE_KEYS as usize);
             let (page, more) = self.audit_page(group, &folder, after, wanted).await?;
-            let Some(last) = page.last() else {
-                break;
-            };
+            let Some(last) = page.last() else { break };
             after = last.seq;
             entries.extend(page);
             if !more {
@@ -112,7 +112,7 @@ impl Etcd {
         folder: &str,
         after: u64,
         wanted: usize,
-    ) -> Result<(Vec<AuditEntry>, bool), StoreError> {
+    ) -> StoreResult<(Vec<AuditEntry>, bool)> {
         // The first and the last revision of the page may be of no use.
         let limit = wanted + 2 * MAX_REVISION_RECORDS;
         let range = &Range {
@@ -169,37 +169,29 @@ impl Etcd {
         let all = || Range::between(folder.as_str(), end_of(&folder));
         let count = &Range { count_only: true, ..all() };
         let counting = |client: Client| async move { client.range(count).await };
-        let Ok(counted) = self.cluster.repeat(ATTEMPT_TIMEOUT, counting).await else {
-            return;
-        };
+        let Ok(counted) = self.cluster.repeat(ATTEMPT_TIMEOUT, counting).await else { return };
         let surplus = counted.count - kept;
         if surplus <= 0 {
             return;
         }
         let surplus = &Range { keys_only: true, limit: surplus.min(MAX_TRIM_KEYS), ..all() };
         let oldest = |client: Client| async move { client.range(surplus).await };
-        let Ok(mut oldest) = self.cluster.repeat(ATTEMPT_TIMEOUT, oldest).await else {
-            return;
-        };
-        let Some(last) = oldest.kvs.pop() else {
-            return;
-        };
+        let Ok(mut oldest) = self.cluster.repeat(ATTEMPT_TIMEOUT, oldest).await else { return };
+        let Some(last) = oldest.kvs.pop() else { return };
         let oldest = &DeleteRange::between(folder.as_str(), [&last.key[..], &[0]].concat());
         let cut = |client: Client| async move { client.delete_range(oldest).await };
         let _ = self.cluster.attempt(ATTEMPT_TIMEOUT, cut).await;
     }
 }
 
-fn entry(group: &GroupName, found: &KeyValue) -> Result<AuditEntry, StoreError> {
+fn entry(group: &GroupName, found: &KeyValue) -> StoreResult<AuditEntry> {
     let damaged = || error::damaged("a record of the audit trail");
     let name = std::str::from_utf8(&found.key).map_err(|_| damaged())?;
     let index = name.rsplit('-').next().and_then(|index| u64::from_str_radix(index, 16).ok());
     let index = index.filter(|index| index >> RECORD_INDEX_BITS == 0).ok_or_else(damaged)?;
     let value = std::str::from_utf8(&found.value).map_err(|_| damaged())?;
     let parts: Vec<&str> = value.split('\t').collect();
-    let [kind, unix_ms, epoch, duty, instance, reason] = parts[..] else {
-        return Err(damaged());
-    };
+    let [kind, unix_ms, epoch, duty, instance, reason] = parts[..] else { return Err(damaged()) };
     let epoch = Epoch::new(epoch.parse().map_err(|_| damaged())?)?;
     let duty = match duty {
         "" => None,

@@ -1,14 +1,15 @@
 //! Checkpoints and their history.
 
 use futures_util::future::join_all;
-use tenure_core::store::{Checkpoint, Commit, Committed, check};
-use tenure_core::{DutyKey, Epoch, Session, StoreError, Version};
+use tenure_core::store::{Checkpoint, Commit, Committed};
+use tenure_core::{DutyKey, Epoch, Session, StoreResult, Version};
 use tenure_etcd::{Compare, DeleteRange, KeyValue, Range, Txn, TxnOp, TxnOpResponse, TxnOutcome};
 
-use super::cluster::CallTracker;
+use super::call::EtcdCall;
 use super::key::{self, FenceRecord};
 use super::read::{found, get};
-use super::{Etcd, MAX_CONCURRENT_TXNS, MAX_TXN_BYTES, MAX_TXN_ITEMS, equals, error};
+use super::{MAX_CONCURRENT_TXNS, MAX_TXN_BYTES, MAX_TXN_ITEMS, equals, error};
+use crate::clock::unix_ms;
 
 /// Documents in one page or one read transaction.
 const MAX_READ_DOCUMENTS: usize = 16;
@@ -28,17 +29,16 @@ struct CommitOutcome {
     stored: Option<Version>,
 }
 
-fn versioned(found: &KeyValue) -> Result<Checkpoint, StoreError> {
+fn versioned(found: &KeyValue) -> StoreResult<Checkpoint> {
     let version = Version::from_i64(found.version)?;
     Ok(Checkpoint { version, ..key::unpack(&found.value)? })
 }
 
-impl Etcd {
+impl EtcdCall<'_> {
     pub(super) async fn checkpoint_load(
         &self,
         duties: &[DutyKey],
-    ) -> Result<Vec<Option<Checkpoint>>, StoreError> {
-        check::load(duties)?;
+    ) -> StoreResult<Vec<Option<Checkpoint>>> {
         let names: Vec<String> = duties.iter().map(|duty| self.keys.checkpoint(duty)).collect();
         let stored = self.cluster.read_by(&names, MAX_READ_DOCUMENTS).await?;
         let stored = stored.iter().map(|found| found.as_ref().map(versioned).transpose());
@@ -47,12 +47,8 @@ impl Etcd {
         Ok(stored)
     }
 
-    pub(super) async fn checkpoint_history(
-        &self,
-        call: &CallTracker,
-        duty: &DutyKey,
-    ) -> Result<Vec<Checkpoint>, StoreError> {
-        self.ready(call).await?;
+    pub(super) async fn checkpoint_history(&self, duty: &DutyKey) -> StoreResult<Vec<Checkpoint>> {
+        self.ready().await?;
         // Others may have changed how much is kept.
         let [store] = self.cluster.read([get(&self.keys.store())]).await?;
         let slots = self.ground(&store)?.record.retention.history_slots;
@@ -63,15 +59,13 @@ impl Etcd {
 
     pub(super) async fn checkpoint_commit(
         &self,
-        call: &CallTracker,
         session: &Session,
         commits: &[Commit],
-    ) -> Result<Vec<Committed>, StoreError> {
-        check::commit(session, commits)?;
+    ) -> StoreResult<Vec<Committed>> {
         self.saw_holds(commits.iter().map(|commit| &commit.hold));
         let mut answers = vec![None; commits.len()];
         let mut parts: Vec<Vec<Write>> = Vec::new();
-        let (mut bytes, unix_ms) = (usize::MAX, key::unix_ms());
+        let (mut bytes, unix_ms) = (usize::MAX, unix_ms());
         for (at, commit) in commits.iter().enumerate() {
             if !commit.hold.is_of(session) {
                 let newest = self.newest_epoch(&commit.hold.duty).await?;
@@ -95,7 +89,7 @@ impl Etcd {
             }
         }
         for wave in parts.chunks(MAX_CONCURRENT_TXNS) {
-            let writing = wave.iter().map(|part| self.commit_part(call, session, part));
+            let writing = wave.iter().map(|part| self.commit_part(session, part));
             for (part, committed) in wave.iter().zip(join_all(writing).await) {
                 for (write, committed) in part.iter().zip(committed?) {
                     answers[write.at] = Some(committed);
@@ -107,7 +101,7 @@ impl Etcd {
     }
 
     /// The newest epoch of a duty, by its fence or by what was committed.
-    async fn newest_epoch(&self, duty: &DutyKey) -> Result<Epoch, StoreError> {
+    async fn newest_epoch(&self, duty: &DutyKey) -> StoreResult<Epoch> {
         let keys = [get(&self.keys.fence(duty)), get(&self.keys.checkpoint(duty))];
         let [fence, stored] = self.cluster.read(keys).await?;
         let granted = fence.first().map(|found| FenceRecord::parse(&found.value)).transpose()?;
@@ -119,10 +113,9 @@ impl Etcd {
     /// Writes documents, each if its hold stands and its version fits, all if the session lives.
     async fn commit_part(
         &self,
-        call: &CallTracker,
         session: &Session,
         part: &[Write<'_>],
-    ) -> Result<Vec<Committed>, StoreError> {
+    ) -> StoreResult<Vec<Committed>> {
         let slots = self.retention().history_slots as u64;
         let (mut ops, mut looks) = (Vec::new(), Vec::new());
         for write in part {
@@ -156,7 +149,7 @@ impl Etcd {
             .when([equals(&name, session.nonce.to_string())])
             .and_then(ops)
             .or_else(fences);
-        let done = self.cluster.weighed(call, txn, self.keys.never()).await?;
+        let done = self.weighed(txn).await?;
         let responses = done.response.responses;
         if let Some(TxnOutcome::Get(store)) =
             responses.get(part.len()).and_then(|r| r.outcome.as_ref())
@@ -176,11 +169,7 @@ impl Etcd {
     }
 
     /// Why an item was not written.
-    async fn refusal(
-        &self,
-        write: &Write<'_>,
-        seen: CommitOutcome,
-    ) -> Result<Committed, StoreError> {
+    async fn refusal(&self, write: &Write<'_>, seen: CommitOutcome) -> StoreResult<Committed> {
         let hold = &write.commit.hold;
         match seen.fence {
             // What was lost from the fence may still stand in the checkpoint.
@@ -196,11 +185,7 @@ impl Etcd {
 
     /// Why an item was not written by the last try, when an earlier one may have written it: what
     /// is stored tells, unless somebody has written after.
-    async fn settle(
-        &self,
-        write: &Write<'_>,
-        seen: CommitOutcome,
-    ) -> Result<Committed, StoreError> {
+    async fn settle(&self, write: &Write<'_>, seen: CommitOutcome) -> StoreResult<Committed> {
         let [stored] =
             self.cluster.read([get(&self.keys.checkpoint(&write.commit.hold.duty))]).await?;
         let version = stored.first().map_or(0, |found| found.version);
@@ -215,7 +200,7 @@ impl Etcd {
 }
 
 /// Reason why an item was not written; `None` when it was.
-fn seen(response: TxnOpResponse) -> Result<Option<CommitOutcome>, StoreError> {
+fn seen(response: TxnOpResponse) -> StoreResult<Option<CommitOutcome>> {
     let (looks, alive) = match response.outcome {
         Some(TxnOutcome::Txn(txn)) if txn.succeeded => return Ok(None),
         Some(TxnOutcome::Txn(txn)) => (txn.responses, true),

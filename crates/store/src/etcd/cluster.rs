@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering:
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tenure_core::{Code, StoreError};
-use tenure_etcd::{Client, Error, ResponseHeader, Txn, TxnOp, TxnOutcome, TxnResponse};
+use tenure_core::StoreError;
+use tenure_etcd::{Client, Error, ResponseHeader, Txn, TxnResponse};
 use tokio::time::{sleep, timeout};
 
 use super::EtcdSettings;
+use super::call::CallTracker;
 use super::connect::EtcdConnector;
 use super::error::{self, RequestError};
 
@@ -39,25 +40,6 @@ struct EndpointSlot {
     open: Option<Client>,
     /// Counts the clients, so that a late complaint hits the right one.
     generation: u64,
-}
-
-/// Counts the requests of a call that may have changed something.
-#[derive(Default)]
-pub(super) struct CallTracker(AtomicUsize);
-
-impl CallTracker {
-    pub(super) fn sends(&self) {
-        self.0.fetch_add(1, Relaxed);
-    }
-
-    /// Notes that a request surely changed nothing.
-    pub(super) fn takes_back(&self) {
-        self.0.fetch_sub(1, Relaxed);
-    }
-
-    fn may_have_changed(&self) -> bool {
-        self.0.load(Relaxed) > 0
-    }
 }
 
 /// The answer to a transaction that may have been sent more than once.
@@ -146,9 +128,7 @@ impl EtcdCluster {
 
     /// Addresses of the servers, for messages.
     pub(super) fn address(&self) -> String {
-        let addresses: Vec<&str> =
-            self.endpoints.iter().map(|endpoint| endpoint.address.as_str()).collect();
-        addresses.join(",")
+        self.addresses().collect::<Vec<_>>().join(",")
     }
 
     pub(super) fn addresses(&self) -> impl Iterator<Item = &str> {
@@ -267,17 +247,8 @@ impl EtcdCluster {
         }
     }
 
-    /// Sends a transaction whose compares make sure that it takes effect once, until somebody
-    /// answers.
-    pub(super) async fn guarded(
-        &self,
-        call: &CallTracker,
-        txn: Txn,
-    ) -> Result<TxnResult, TxnFailure> {
-        self.send(call, txn, Some).await
-    }
-
-    async fn send(
+    /// Sends a transaction until somebody answers; `open` takes its response out of the wrapping.
+    pub(super) async fn send(
         &self,
         call: &CallTracker,
         txn: Txn,
@@ -318,51 +289,5 @@ impl EtcdCluster {
             }
             sleep(RETRY_PAUSE).await;
         }
-    }
-
-    /// Sends a transaction that writes in nested ones only. etcd counts what a request would add to
-    /// the database by the writes of its first level: one that it does not see there passes whether
-    /// or not there is room. So the transaction is wrapped into one without compares, whose second
-    /// branch, which is never taken, has a write that etcd sees.
-    // Why: docs/decisions/0027-etcd-quota-visibility.md
-    pub(super) async fn weighed(
-        &self,
-        call: &CallTracker,
-        txn: Txn,
-        never_written: String,
-    ) -> Result<TxnResult, StoreError> {
-        let seen = TxnOp::put(never_written, Vec::new());
-        let outer = Txn::new().and_then([TxnOp::txn(txn)]).or_else([seen]);
-        let open = |mut response: TxnResponse| match response.responses.pop()?.outcome {
-            Some(TxnOutcome::Txn(inner)) => Some(inner),
-            _ => None,
-        };
-        self.send(call, outer, open).await.map_err(TxnFailure::into_error)
-    }
-
-    /// The same for a transaction that names no lease.
-    pub(super) async fn commit(
-        &self,
-        call: &CallTracker,
-        txn: Txn,
-    ) -> Result<TxnResult, StoreError> {
-        self.guarded(call, txn).await.map_err(TxnFailure::into_error)
-    }
-
-    /// Gives a call its end. Whatever was sent and not answered may have happened.
-    pub(super) async fn bounded<T>(
-        &self,
-        call: &CallTracker,
-        work: impl Future<Output = Result<T, StoreError>>,
-    ) -> Result<T, StoreError> {
-        let ended = match timeout(CALL_TIMEOUT, work).await {
-            Ok(ended) => ended,
-            Err(_) => Err(error::unreachable(&self.address())),
-        };
-        ended.map_err(|error| match call.may_have_changed() {
-            true if error.code() == Code::Unreachable => error::lost(&self.address()),
-            true => error.or_happened(),
-            false => error,
-        })
     }
 }

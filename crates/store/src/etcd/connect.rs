@@ -1,10 +1,10 @@
 //! Connecting to one server.
 
-use tenure_core::StoreError;
+use tenure_core::StoreResult;
 use tenure_etcd::{Client, Limits};
 
-use super::EtcdTls;
 use super::error::{self, RequestError};
+use crate::tls::PemFiles;
 
 /// Opens connections, encrypted or not.
 pub(super) struct EtcdConnector {
@@ -14,7 +14,7 @@ pub(super) struct EtcdConnector {
 
 impl EtcdConnector {
     #[cfg(not(feature = "tls"))]
-    pub(super) async fn new(tls: Option<&EtcdTls>) -> Result<Self, StoreError> {
+    pub(super) async fn new(tls: Option<&PemFiles>) -> StoreResult<Self> {
         match tls {
             Some(_) => Err(crate::tls::not_built("this URL")),
             None => Ok(Self {}),
@@ -42,26 +42,20 @@ mod encrypted {
     use tokio_rustls::TlsConnector;
 
     use super::*;
-    use crate::tls::{PemFiles, Trust, explain, failed};
+    use crate::tls::{Trust, explain, failed};
 
     impl EtcdConnector {
         /// Reads the files with certificates.
-        pub(in super::super) async fn new(tls: Option<&EtcdTls>) -> Result<Self, StoreError> {
-            let Some(tls) = tls else {
-                return Ok(Self { tls: None });
-            };
-            let EtcdTls { authority, identity } = tls.clone();
-            let mut config =
-                crate::tls::client(Trust::Name, PemFiles { authority, identity }).await?;
+        pub(in super::super) async fn new(tls: Option<&PemFiles>) -> StoreResult<Self> {
+            let Some(files) = tls else { return Ok(Self { tls: None }) };
+            let mut config = crate::tls::client(Trust::Name, files.clone()).await?;
             // etcd tells its protocols apart by this.
             config.alpn_protocols = vec![b"h2".to_vec()];
             Ok(Self { tls: Some(TlsConnector::from(Arc::new(config))) })
         }
 
         pub(in super::super) async fn client(&self, address: &str) -> Result<Client, RequestError> {
-            let Some(connector) = &self.tls else {
-                return self.plain(address).await;
-            };
+            let Some(connector) = &self.tls else { return self.plain(address).await };
             let unreachable = |_| RequestError::NotSent(error::unreachable(address));
             let socket = TcpStream::connect(address).await.map_err(unreachable)?;
             socket.set_nodelay(true).map_err(unreachable)?;

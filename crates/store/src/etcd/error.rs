@@ -114,14 +114,15 @@ fn of_status(code: i32, text: &str, address: &str) -> RequestError {
         | status::FAILED_PRECONDITION
         | status::OUT_OF_RANGE
         | status::UNIMPLEMENTED => told(Code::Failed, text),
-        // The request was with somebody; a gateway may say that it did not reach the server, in the
-        // same words with which it says that the server was lost in the middle.
+        // A gateway answers with the same text when it did not reach the server and when it lost it
+        // in the middle of the request.
         _ => RequestError::Lost(lost(address)),
     }
 }
 
-/// With TLS 1.3 a handshake is over before the server has judged the client's certificate. What it
-/// says then reaches us as words. It has read no request, and another server may judge otherwise.
+/// Recognises a rejected client certificate. In TLS 1.3 the server's alert arrives after the
+/// handshake, and HTTP/2 passes on only its text. The server has read no request, and another one
+/// may accept it.
 fn refused(error: &(dyn std::error::Error + 'static), address: &str) -> Option<RequestError> {
     let says = |alert: &str| {
         let words = format!("received fatal alert: {alert}");

@@ -3,18 +3,18 @@
 use std::collections::BTreeMap;
 
 use tenure_core::store::{CurrentHolder, GroupDocument, Holder, Member, Replaced};
-use tenure_core::{Document, GroupName, InstanceId, Nonce, Note, StoreError, Version};
+use tenure_core::{Document, GroupName, InstanceId, Nonce, Note, StoreResult, Version};
 use tenure_etcd::{Compare, KeyValue, Txn, TxnOp};
 
-use super::cluster::CallTracker;
+use super::call::EtcdCall;
 use super::key::{self, FenceRecord};
 use super::read::{below, found, get};
-use super::{Etcd, PAGE_KEYS, absent, error};
+use super::{PAGE_KEYS, absent, error};
 
 /// Sessions by instance, with their leases.
 type LiveSessions = BTreeMap<InstanceId, (Nonce, i64)>;
 
-fn sessions(keys: &[KeyValue], folder: &str) -> Result<LiveSessions, StoreError> {
+fn sessions(keys: &[KeyValue], folder: &str) -> StoreResult<LiveSessions> {
     let read = |found: &KeyValue| {
         let instance = InstanceId::unescape(key::name(&found.key, folder)?)?;
         Ok((instance, (key::parse_nonce(&found.value)?, found.lease)))
@@ -22,8 +22,8 @@ fn sessions(keys: &[KeyValue], folder: &str) -> Result<LiveSessions, StoreError>
     keys.iter().map(read).collect()
 }
 
-impl Etcd {
-    pub(super) async fn group_list(&self) -> Result<Vec<GroupName>, StoreError> {
+impl EtcdCall<'_> {
+    pub(super) async fn group_list(&self) -> StoreResult<Vec<GroupName>> {
         let folder = self.keys.index();
         let listed = self.cluster.range(&folder, PAGE_KEYS).await?;
         let mut groups = listed
@@ -34,7 +34,7 @@ impl Etcd {
         Ok(groups)
     }
 
-    pub(super) async fn group_members(&self, group: &GroupName) -> Result<Vec<Member>, StoreError> {
+    pub(super) async fn group_members(&self, group: &GroupName) -> StoreResult<Vec<Member>> {
         let (folder, noted) = (self.keys.sessions(group), self.keys.notes(group));
         let evicted = self.keys.barred_all(group);
         let [live, notes, barred] =
@@ -50,9 +50,7 @@ impl Etcd {
         let mut members = Vec::with_capacity(live.len());
         for (instance, (nonce, lease)) in live {
             // A lease that has ended since the keys were read took the session along.
-            let Some(remaining) = left.get(&lease).copied() else {
-                continue;
-            };
+            let Some(remaining) = left.get(&lease).copied() else { continue };
             let name = instance.escaped().into_owned();
             let is_it = |found: &KeyValue| key::name(&found.key, &evicted).ok() == Some(&*name);
             members.push(Member {
@@ -66,7 +64,7 @@ impl Etcd {
         Ok(members)
     }
 
-    pub(super) async fn group_holders(&self, group: &GroupName) -> Result<Vec<Holder>, StoreError> {
+    pub(super) async fn group_holders(&self, group: &GroupName) -> StoreResult<Vec<Holder>> {
         let (folder, fences) = (self.keys.sessions(group), self.keys.fences(group));
         // Fences first: a session that is gone by then does not come back.
         let granted = self.cluster.range(&fences, PAGE_KEYS).await?;
@@ -88,32 +86,26 @@ impl Etcd {
         Ok(holders)
     }
 
-    pub(super) async fn document_read(
-        &self,
-        group: &GroupName,
-    ) -> Result<GroupDocument, StoreError> {
+    pub(super) async fn document_read(&self, group: &GroupName) -> StoreResult<GroupDocument> {
         let [stored] = self.cluster.read([get(&self.keys.document(group))]).await?;
-        let Some(stored) = stored.into_iter().next() else {
-            return Ok(GroupDocument::default());
-        };
+        let Some(stored) = stored.into_iter().next() else { return Ok(GroupDocument::default()) };
         let version = Version::from_i64(stored.version)?;
         Ok(GroupDocument { version, document: Document::from_store(stored.value)? })
     }
 
     pub(super) async fn document_replace(
         &self,
-        call: &CallTracker,
         group: &GroupName,
         expected: Version,
         document: &Document,
-    ) -> Result<Replaced, StoreError> {
+    ) -> StoreResult<Replaced> {
         let (name, index) = (self.keys.document(group), self.keys.index_of(group));
         let listed = Txn::new().when([absent(&index)]).and_then([TxnOp::put(index, Vec::new())]);
         let fits = Compare::version(name.as_str(), expected.as_i64());
         let put = TxnOp::put(name.as_str(), document.as_bytes());
         let txn = Txn::new().when([fits]).and_then([put, TxnOp::txn(listed)]).or_else([get(&name)]);
         let version = expected.next().unwrap_or(Version::MAX_VALUE);
-        let done = self.cluster.commit(call, txn).await?;
+        let done = self.commit(txn).await?;
         if done.response.succeeded {
             return Ok(Replaced::Saved(version));
         }

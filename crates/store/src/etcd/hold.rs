@@ -4,18 +4,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tenure_core::store::{AuditKind, ClaimRequest, Claimed, CurrentHolder, Released, check};
+use tenure_core::store::{AuditKind, ClaimRequest, Claimed, CurrentHolder, Released};
 use tenure_core::{
-    DutyKey, Epoch, GroupName, Hold, InstanceId, Mark, Nonce, Reason, Session, StoreError,
+    DutyKey, Epoch, GroupName, Hold, InstanceId, Mark, Nonce, Reason, Session, StoreResult,
 };
 use tenure_etcd::{KeyValue, Put, Txn, TxnOp, TxnOutcome};
 use tokio::time::sleep;
 
-use super::cluster::{CallTracker, RETRY_PAUSE};
+use super::cluster::RETRY_PAUSE;
 use super::key::{self, FenceRecord};
 use super::read::{found, get};
 use super::{
-    Etcd, MAX_CONCURRENT_TXNS, MAX_TXN_ITEMS, absent, equals, error, keep_alive, revision_of,
+    EtcdCall, MAX_CONCURRENT_TXNS, MAX_TXN_ITEMS, absent, equals, error, keep_alive, revision_of,
     unchanged,
 };
 
@@ -47,19 +47,17 @@ struct ClaimGrant {
 /// Live sessions of those who may hold something.
 pub(super) type Alive = BTreeMap<InstanceId, (Nonce, Option<Duration>)>;
 
-impl Etcd {
+impl EtcdCall<'_> {
     pub(super) async fn hold_claim(
         &self,
-        call: &CallTracker,
         session: &Session,
         wants: &[ClaimRequest],
         reason: &Reason,
-    ) -> Result<Vec<Claimed>, StoreError> {
-        check::claim(session, wants)?;
+    ) -> StoreResult<Vec<Claimed>> {
         if wants.is_empty() {
             return Ok(Vec::new());
         }
-        self.ready(call).await?;
+        self.ready().await?;
         let mut answers: Vec<Option<Claimed>> = vec![None; wants.len()];
         // What was asked for without hearing the answer.
         let mut proposed: BTreeMap<usize, Epoch> = BTreeMap::new();
@@ -91,7 +89,7 @@ impl Etcd {
             }
             for wave in takes.chunks(MAX_CONCURRENT_TXNS * MAX_TXN_ITEMS) {
                 let parts = wave.chunks(MAX_TXN_ITEMS);
-                let taking = parts.map(|part| self.claim_part(call, session, part, &basis, reason));
+                let taking = parts.map(|part| self.claim_part(session, part, &basis, reason));
                 for taken in join_all(taking).await {
                     let (granted, unsure) = taken?;
                     proposed.extend(unsure);
@@ -111,7 +109,7 @@ impl Etcd {
     }
 
     /// `None` when the session has ended or was evicted.
-    async fn claim_basis(&self, session: &Session) -> Result<Option<ClaimBasis>, StoreError> {
+    async fn claim_basis(&self, session: &Session) -> StoreResult<Option<ClaimBasis>> {
         let (group, instance) = (&session.group, &session.instance);
         let [live, barred, floor, store] = self
             .cluster
@@ -125,9 +123,7 @@ impl Etcd {
         let ground = self.ground(&store)?;
         let nonce = session.nonce.to_string();
         let alive = live.first().filter(|live| live.value == nonce.as_bytes());
-        let Some(live) = alive.filter(|_| barred.is_empty()) else {
-            return Ok(None);
-        };
+        let Some(live) = alive.filter(|_| barred.is_empty()) else { return Ok(None) };
         let of_group = floor.first().map(|floor| key::parse_epoch(&floor.value)).transpose()?;
         Ok(Some(ClaimBasis {
             floor: ground.record.floor.max(of_group.unwrap_or(Epoch::ZERO)),
@@ -144,7 +140,7 @@ impl Etcd {
         wants: &[ClaimRequest],
         open: &[usize],
         basis: &ClaimBasis,
-    ) -> Result<Vec<(usize, ClaimPlan)>, StoreError> {
+    ) -> StoreResult<Vec<(usize, ClaimPlan)>> {
         let names: Vec<String> = open.iter().map(|at| self.keys.fence(&wants[*at].duty)).collect();
         let found = self.cluster.read_all(&names).await?;
         let fences = found
@@ -192,7 +188,7 @@ impl Etcd {
         &self,
         group: &GroupName,
         instances: &BTreeSet<InstanceId>,
-    ) -> Result<Alive, StoreError> {
+    ) -> StoreResult<Alive> {
         let names: Vec<String> =
             instances.iter().map(|instance| self.keys.session(group, instance)).collect();
         let sessions = self.cluster.read_all(&names).await?;
@@ -212,12 +208,11 @@ impl Etcd {
     /// taken is to be looked at again. Also tells what may have been taken by a try that was lost.
     async fn claim_part(
         &self,
-        call: &CallTracker,
         session: &Session,
         part: &[ClaimGrant],
         basis: &ClaimBasis,
         reason: &Reason,
-    ) -> Result<(Vec<(usize, Hold)>, Vec<(usize, Epoch)>), StoreError> {
+    ) -> StoreResult<(Vec<(usize, Hold)>, Vec<(usize, Epoch)>)> {
         let (group, instance) = (&session.group, &session.instance);
         let name = self.keys.session(group, instance);
         let mut trail = self.trail(group, reason.as_str());
@@ -250,7 +245,7 @@ impl Etcd {
             unchanged(&self.keys.store(), basis.store_revision),
         ];
         let txn = Txn::new().when(compares).and_then(ops);
-        let done = self.cluster.weighed(call, txn, self.keys.never()).await?;
+        let done = self.weighed(txn).await?;
         let unsure = match done.unsure {
             true => part.iter().map(|take| (take.at, take.epoch)).collect(),
             false => Vec::new(),
@@ -266,18 +261,15 @@ impl Etcd {
 
     pub(super) async fn hold_release(
         &self,
-        call: &CallTracker,
         session: &Session,
         holds: &[Hold],
         reason: &Reason,
-    ) -> Result<Vec<Released>, StoreError> {
-        check::release(session, holds)?;
+    ) -> StoreResult<Vec<Released>> {
         let mut answers = vec![Released::NotYours; holds.len()];
         let ours: Vec<usize> = (0..holds.len()).filter(|at| holds[*at].is_of(session)).collect();
         let parts: Vec<&[usize]> = ours.chunks(MAX_TXN_ITEMS).collect();
         for wave in parts.chunks(MAX_CONCURRENT_TXNS) {
-            let releasing =
-                wave.iter().map(|part| self.release_part(call, session, holds, part, reason));
+            let releasing = wave.iter().map(|part| self.release_part(session, holds, part, reason));
             for (part, released) in wave.iter().zip(join_all(releasing).await) {
                 for (at, released) in part.iter().zip(released?) {
                     answers[*at] = released;
@@ -290,12 +282,11 @@ impl Etcd {
 
     async fn release_part(
         &self,
-        call: &CallTracker,
         session: &Session,
         holds: &[Hold],
         part: &[usize],
         reason: &Reason,
-    ) -> Result<Vec<Released>, StoreError> {
+    ) -> StoreResult<Vec<Released>> {
         let name = self.keys.session(&session.group, &session.instance);
         let nonce = session.nonce.to_string();
         let mut trail = self.trail(&session.group, reason.as_str());
@@ -315,7 +306,7 @@ impl Etcd {
             looks.push(get(&key));
         }
         let txn = Txn::new().when([equals(&name, nonce)]).and_then(ops).or_else(looks);
-        let done = self.cluster.commit(call, txn).await?;
+        let done = self.commit(txn).await?;
         let skipped = usize::from(done.response.succeeded);
         let responses = done.response.responses.into_iter().skip(skipped);
         part.iter()
@@ -357,13 +348,10 @@ fn held(
 }
 
 /// Result for a hold that this release did not free.
-fn released(hold: &Hold, found: Option<&KeyValue>) -> Result<Released, StoreError> {
+fn released(hold: &Hold, found: Option<&KeyValue>) -> StoreResult<Released> {
     let fence = found.map(|found| FenceRecord::parse(&found.value)).transpose()?;
     let same = |fence: &FenceRecord| {
         fence.epoch == hold.epoch && fence.nonce == hold.nonce && fence.instance == hold.instance
     };
-    Ok(match fence.is_some_and(|fence| same(&fence)) {
-        true => Released::Already,
-        false => Released::NotYours,
-    })
+    Ok(if fence.is_some_and(|fence| same(&fence)) { Released::Already } else { Released::NotYours })
 }

@@ -5,16 +5,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tenure_core::store::{HoldFate, KeptAlive, check};
-use tenure_core::{Clock, Hold, LocalInstant, Mark, Note, Session, StoreError};
+use tenure_core::store::{HoldFate, KeptAlive};
+use tenure_core::{Clock, Hold, LocalInstant, Mark, Note, Session, StoreResult};
 use tenure_etcd::{Client, KeepAlive, KeyValue};
 use tokio::time::{sleep, timeout};
 
-use super::cluster::{CallTracker, KEEP_ALIVE_TIMEOUT, RETRY_PAUSE, TxnFailure};
+use super::call::EtcdCall;
+use super::cluster::{KEEP_ALIVE_TIMEOUT, RETRY_PAUSE, TxnFailure};
+use super::error;
 use super::error::RequestError;
 use super::key::FenceRecord;
 use super::read::{found, get};
-use super::{Etcd, error};
 use crate::{BootClock, fates_by_mark};
 
 /// So many streams stay open; whoever comes later opens one for each keep-alive.
@@ -117,9 +118,9 @@ pub(super) fn mark(session: &Session, found: &KeyValue) -> Mark {
     Mark(Mark::first(session.nonce).0.wrapping_add(found.version as u64))
 }
 
-impl Etcd {
+impl EtcdCall<'_> {
     /// Extends the lease through its stream, or through a new one.
-    async fn lease_keep(&self, lease: i64) -> Result<LeaseExtension, StoreError> {
+    async fn lease_keep(&self, lease: i64) -> StoreResult<LeaseExtension> {
         if let Some(mut keeper) = self.keepers.take(lease) {
             // A stream that fails says nothing about the lease.
             if let Ok(Ok(answer)) = timeout(KEEP_ALIVE_TIMEOUT, keeper.stream.extend()).await {
@@ -145,11 +146,7 @@ impl Etcd {
 
     /// Whether the lease was extended, now that the session was looked at. Asks again what was told
     /// by a leader of the past.
-    async fn lease_kept(
-        &self,
-        lease: i64,
-        mut extended: LeaseExtension,
-    ) -> Result<bool, StoreError> {
+    async fn lease_kept(&self, lease: i64, mut extended: LeaseExtension) -> StoreResult<bool> {
         while extended.alive && extended.term < self.control.term().max(self.cluster.term()) {
             self.keepers.forget(lease);
             sleep(RETRY_PAUSE).await;
@@ -177,13 +174,12 @@ impl Etcd {
     /// The session's key if it is neither ended nor evicted; replaces its note on the way.
     async fn session_look(
         &self,
-        call: &CallTracker,
         session: &Session,
         note: Option<&Note>,
-    ) -> Result<Option<KeyValue>, StoreError> {
+    ) -> StoreResult<Option<KeyValue>> {
         if let Some(note) = note {
             let txn = self.note_txn(session, note.as_str());
-            let done = match self.cluster.guarded(call, txn).await {
+            let done = match self.guarded(txn).await {
                 Err(TxnFailure::LeaseGone) => return Ok(None),
                 done => done.map_err(TxnFailure::into_error)?,
             };
@@ -211,20 +207,18 @@ impl Etcd {
     /// Both must agree: the lease lives on for a whole TTL, and the session hangs on it.
     pub(super) async fn session_keep_alive(
         &self,
-        call: &CallTracker,
         session: &Session,
         note: Option<&Note>,
         holds: &[Hold],
-    ) -> Result<KeptAlive, StoreError> {
-        check::keep_alive(holds)?;
+    ) -> StoreResult<KeptAlive> {
         self.saw_holds(holds.iter());
         let lease = self.keys.lease(session);
         let comparing = async { Hold::common_mark(holds, session) };
         // A lease that was extended is a change, though one that ends by itself.
-        call.sends();
+        self.changes.sends();
         if note.is_none() && self.keepers.may_suffice(lease) {
             let (extended, common) = tokio::join!(self.lease_keep(lease), comparing);
-            let extended = extended.inspect_err(|_| call.takes_back())?;
+            let extended = extended.inspect_err(|_| self.changes.takes_back())?;
             if let (true, Some(seen), Some((server, revision))) =
                 (extended.alive, extended.seen, extended.at)
                 && (seen.server, seen.revision) == (server, revision)
@@ -234,8 +228,7 @@ impl Etcd {
             }
             // Looked at after the server has said which revision it is at: what is found is not
             // older, and when it stays at that revision, not younger either.
-            let (live, alone) =
-                tokio::join!(self.session_look(call, session, None), self.is_alone());
+            let (live, alone) = tokio::join!(self.session_look(session, None), self.is_alone());
             let (server, live) = (extended.at, live?);
             let alive = live.is_some() && self.lease_kept(lease, extended).await?;
             let live = live.filter(|_| alive);
@@ -248,10 +241,10 @@ impl Etcd {
             self.keepers.saw(lease, seen);
             return self.agreed(session, holds, common, live).await;
         }
-        let looking = self.session_look(call, session, note);
+        let looking = self.session_look(session, note);
         let (extended, live, common) = tokio::join!(self.lease_keep(lease), looking, comparing);
         if extended.is_err() {
-            call.takes_back();
+            self.changes.takes_back();
         }
         let (live, extended) = (live?, extended?);
         let alive = live.is_some() && self.lease_kept(lease, extended).await?;
@@ -265,7 +258,7 @@ impl Etcd {
         holds: &[Hold],
         common: Option<Mark>,
         live: Option<KeyValue>,
-    ) -> Result<KeptAlive, StoreError> {
+    ) -> StoreResult<KeptAlive> {
         let Some(live) = live else {
             self.keepers.forget(self.keys.lease(session));
             return Ok(KeptAlive::Ended);
@@ -280,7 +273,7 @@ impl Etcd {
         holds: &[Hold],
         common: Option<Mark>,
         mark: Mark,
-    ) -> Result<KeptAlive, StoreError> {
+    ) -> StoreResult<KeptAlive> {
         let (mut fates, unsure) = fates_by_mark(session, holds, common, mark);
         if !unsure.is_empty() {
             let names: Vec<String> =

@@ -1,12 +1,10 @@
 //! Names of keys, and what stands in them.
 
-use std::time::UNIX_EPOCH;
-
 use sha2::{Digest, Sha256};
 use tenure_core::store::{Checkpoint, Retention};
 use tenure_core::{
     Document, DutyId, DutyKey, Epoch, GroupName, Hold, InstanceId, Nonce, Session, StoreError,
-    Version,
+    StoreResult, Version,
 };
 
 use super::error;
@@ -44,53 +42,12 @@ impl KeyNames {
         format!("{}index/{}", self.prefix, group.escaped())
     }
 
-    fn root(&self, group: &GroupName) -> String {
-        format!("{}group/{}/", self.prefix, group.escaped())
-    }
-
-    /// Everything whose change is a hint.
-    pub(super) fn live(&self, group: &GroupName) -> String {
-        format!("{}live/", self.root(group))
-    }
-
-    pub(super) fn sessions(&self, group: &GroupName) -> String {
-        format!("{}live/session/", self.root(group))
-    }
-
-    pub(super) fn session(&self, group: &GroupName, instance: &InstanceId) -> String {
-        format!("{}{}", self.sessions(group), instance.escaped())
-    }
-
-    pub(super) fn notes(&self, group: &GroupName) -> String {
-        format!("{}live/note/", self.root(group))
-    }
-
-    pub(super) fn note(&self, group: &GroupName, instance: &InstanceId) -> String {
-        format!("{}{}", self.notes(group), instance.escaped())
-    }
-
-    pub(super) fn fences(&self, group: &GroupName) -> String {
-        format!("{}live/fence/", self.root(group))
-    }
-
-    pub(super) fn fence(&self, duty: &DutyKey) -> String {
-        format!("{}{}", self.fences(&duty.group), duty.id.escaped())
-    }
-
-    pub(super) fn document(&self, group: &GroupName) -> String {
-        format!("{}live/document", self.root(group))
-    }
-
-    pub(super) fn checkpoints(&self, group: &GroupName) -> String {
-        format!("{}kept/checkpoint/", self.root(group))
-    }
-
-    pub(super) fn checkpoint(&self, duty: &DutyKey) -> String {
-        format!("{}{}", self.checkpoints(&duty.group), duty.id.escaped())
+    fn of_group(&self, group: &GroupName, path: &str) -> String {
+        format!("{}group/{}/{path}", self.prefix, group.escaped())
     }
 
     pub(super) fn history(&self, duty: &DutyKey) -> String {
-        format!("{}kept/history/{}/", self.root(&duty.group), duty.id.escaped())
+        self.of_group(&duty.group, &format!("kept/history/{}/", duty.id.escaped()))
     }
 
     /// Sorts by version.
@@ -98,24 +55,8 @@ impl KeyNames {
         format!("{}{version:016x}", self.history(duty))
     }
 
-    pub(super) fn audits(&self, group: &GroupName) -> String {
-        format!("{}kept/audit/", self.root(group))
-    }
-
     pub(super) fn spent(&self, group: &GroupName, nonce: Nonce) -> String {
-        format!("{}kept/spent/{nonce}", self.root(group))
-    }
-
-    pub(super) fn barred_all(&self, group: &GroupName) -> String {
-        format!("{}kept/barred/", self.root(group))
-    }
-
-    pub(super) fn barred(&self, group: &GroupName, instance: &InstanceId) -> String {
-        format!("{}{}", self.barred_all(group), instance.escaped())
-    }
-
-    pub(super) fn floor(&self, group: &GroupName) -> String {
-        format!("{}kept/floor", self.root(group))
+        self.of_group(group, &format!("kept/spent/{nonce}"))
     }
 
     /// The lease of a session. Known beforehand, so that whoever has the session can keep it alive,
@@ -126,6 +67,37 @@ impl KeyNames {
         hash.update(session.nonce.as_u128().to_be_bytes());
         first_bits(hash)
     }
+}
+
+/// Names keys of a group by their path, and those below a folder by an instance or a duty.
+macro_rules! group_keys {
+    (
+        $($folder:ident $path:literal $(of instance $member:ident)? $(of duty $item:ident)?;)*
+    ) => {
+        impl KeyNames {$(
+            pub(super) fn $folder(&self, group: &GroupName) -> String {
+                self.of_group(group, $path)
+            }
+            $(pub(super) fn $member(&self, group: &GroupName, instance: &InstanceId) -> String {
+                self.$folder(group) + &instance.escaped()
+            })?
+            $(pub(super) fn $item(&self, duty: &DutyKey) -> String {
+                self.$folder(&duty.group) + &duty.id.escaped()
+            })?
+        )*}
+    };
+}
+
+group_keys! {
+    live "live/"; // Everything whose change is a hint.
+    sessions "live/session/" of instance session;
+    notes "live/note/" of instance note;
+    fences "live/fence/" of duty fence;
+    document "live/document";
+    checkpoints "kept/checkpoint/" of duty checkpoint;
+    audits "kept/audit/";
+    barred_all "kept/barred/" of instance barred;
+    floor "kept/floor";
 }
 
 /// The first 63 bits, never zero: a lease with the number zero is no lease.
@@ -143,7 +115,7 @@ pub(super) fn handle_number(parts: &[u128]) -> u64 {
 }
 
 /// The last part of a key below `folder`.
-pub(super) fn name<'a>(key: &'a [u8], folder: &str) -> Result<&'a str, StoreError> {
+pub(super) fn name<'a>(key: &'a [u8], folder: &str) -> StoreResult<&'a str> {
     let rest = std::str::from_utf8(key).ok().and_then(|key| key.strip_prefix(folder));
     rest.ok_or_else(|| error::damaged("a key"))
 }
@@ -178,7 +150,7 @@ impl FenceRecord {
         format!("{} {} {held} {}", self.epoch, self.nonce, self.instance.as_str())
     }
 
-    pub(super) fn parse(value: &[u8]) -> Result<Self, StoreError> {
+    pub(super) fn parse(value: &[u8]) -> StoreResult<Self> {
         let damaged = || error::damaged("a fence");
         let text = std::str::from_utf8(value).map_err(|_| damaged())?;
         let mut parts = text.splitn(4, ' ');
@@ -226,7 +198,7 @@ impl StoreMarker {
         )
     }
 
-    pub(super) fn parse(value: &[u8]) -> Result<Self, StoreError> {
+    pub(super) fn parse(value: &[u8]) -> StoreResult<Self> {
         let damaged = || error::damaged("the record of the store");
         let text = std::str::from_utf8(value).map_err(|_| damaged())?;
         let field = |name: &str| {
@@ -234,7 +206,7 @@ impl StoreMarker {
             words.find(|(given, _)| *given == name).map(|(_, value)| value).ok_or_else(damaged)
         };
         let number =
-            |name: &str| -> Result<u64, StoreError> { field(name)?.parse().map_err(|_| damaged()) };
+            |name: &str| -> StoreResult<u64> { field(name)?.parse().map_err(|_| damaged()) };
         let schema = number("schema")?;
         if schema > SCHEMA_VERSION {
             let detail = format!("schema {schema}, this version knows {SCHEMA_VERSION}");
@@ -260,29 +232,21 @@ pub(super) fn pack(version: Version, hold: &Hold, document: &Document, unix_ms: 
     [head.as_bytes(), document.as_bytes()].concat()
 }
 
-pub(super) fn unpack(value: &[u8]) -> Result<Checkpoint, StoreError> {
+pub(super) fn unpack(value: &[u8]) -> StoreResult<Checkpoint> {
     packed::unpack(value).ok_or_else(|| error::damaged("a checkpoint"))
 }
 
-pub(super) fn parse_epoch(value: &[u8]) -> Result<Epoch, StoreError> {
+pub(super) fn parse_epoch(value: &[u8]) -> StoreResult<Epoch> {
     let text = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
     Epoch::new(text.ok_or_else(|| error::damaged("a floor"))?)
 }
 
-pub(super) fn parse_nonce(value: &[u8]) -> Result<Nonce, StoreError> {
+pub(super) fn parse_nonce(value: &[u8]) -> StoreResult<Nonce> {
     Nonce::parse(std::str::from_utf8(value).map_err(|_| error::damaged("a session"))?)
 }
 
-pub(super) fn duty_at(group: &GroupName, key: &[u8], folder: &str) -> Result<DutyKey, StoreError> {
+pub(super) fn duty_at(group: &GroupName, key: &[u8], folder: &str) -> StoreResult<DutyKey> {
     Ok(DutyKey { group: group.clone(), id: DutyId::unescape(name(key, folder)?)? })
-}
-
-/// etcd has no clock that can be asked: the time in a record is for people, and a store that took
-/// the place of another one goes on above it.
-#[expect(clippy::disallowed_methods, reason = "no expiry is judged by it")]
-pub(super) fn unix_ms() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tenure_core::StoreError;
+use tenure_core::StoreResult;
 use tenure_etcd::Client;
 use tokio::time::sleep;
 
@@ -16,7 +16,7 @@ impl EtcdCluster {
     /// Grants a lease; one of that number that exists is as good, once it is extended.
     ///
     /// A lease that nothing hangs on is no change that anybody could see.
-    pub(super) async fn grant(&self, id: i64, seconds: i64) -> Result<i64, StoreError> {
+    pub(super) async fn grant(&self, id: i64, seconds: i64) -> StoreResult<i64> {
         let sent = |client: Client| async move { client.lease_grant(id, seconds).await };
         loop {
             match self.repeat(ATTEMPT_TIMEOUT, sent).await {
@@ -46,7 +46,7 @@ impl EtcdCluster {
     }
 
     /// The TTL that a lease was granted; `None` when it has ended.
-    pub(super) async fn granted(&self, id: i64) -> Result<Option<i64>, StoreError> {
+    pub(super) async fn granted(&self, id: i64) -> StoreResult<Option<i64>> {
         let sent = |client: Client| async move { client.lease_time_to_live(id).await };
         match self.repeat(ATTEMPT_TIMEOUT, sent).await {
             Ok(left) => Ok(Some(left.granted_ttl).filter(|seconds| *seconds > 0)),
@@ -65,7 +65,7 @@ impl EtcdCluster {
     pub(super) async fn remaining(
         &self,
         leases: &BTreeSet<i64>,
-    ) -> Result<BTreeMap<i64, Duration>, StoreError> {
+    ) -> StoreResult<BTreeMap<i64, Duration>> {
         let ask = |id: i64| async move {
             let sent = |client: Client| async move { client.lease_time_to_live(id).await };
             match self.repeat(ATTEMPT_TIMEOUT, sent).await {

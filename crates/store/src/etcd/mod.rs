@@ -51,6 +51,7 @@
 //! Why: docs/decisions/0026-etcd-no-key-per-hold.md
 
 mod audit;
+mod call;
 mod checkpoint;
 mod cluster;
 mod connect;
@@ -71,21 +72,15 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use async_trait::async_trait;
-use tenure_core::guarantee::Survey;
-use tenure_core::store::{
-    Abilities, Adopt, Adopted, AuditEntry, AuditRange, Checkpoint, ClaimRequest, Claimed, Closed,
-    Commit, Committed, Evict, Evicted, Forgotten, GroupDocument, Holder, KeptAlive, Member,
-    OpenSession, Opened, Released, Replaced, Retention, Watch,
-};
-use tenure_core::{
-    Clock, Document, DutyKey, Epoch, GroupName, Hold, InstanceId, Note, Reason, Session, Store,
-    StoreError, Version,
-};
+use tenure_core::store::{Abilities, Retention};
+use tenure_core::{Clock, Epoch, Hold, StoreResult};
 use tenure_etcd::{Compare, KeyValue};
 
+use crate::delegate::impl_store;
+pub use crate::tls::PemFiles;
 use crate::{BootClock, IfAbsent};
-use cluster::{CallTracker, EtcdCluster};
+use call::EtcdCall;
+use cluster::EtcdCluster;
 use connect::EtcdConnector;
 use key::KeyNames;
 
@@ -118,20 +113,11 @@ pub struct EtcdSettings {
     /// Put before every key.
     pub prefix: String,
     /// TLS settings; without them connections are not encrypted.
-    pub tls: Option<EtcdTls>,
+    pub tls: Option<PemFiles>,
     /// 128 random bits of this handle: they name a store that it creates.
     pub entropy: u128,
     /// Whether to make a store where there is none.
     pub if_absent: IfAbsent,
-}
-
-/// Certificates, as files in PEM form.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct EtcdTls {
-    /// Authority of the servers' certificates; the system's authorities when absent.
-    pub authority: Option<String>,
-    /// The client's certificate and key, where the servers want one.
-    pub identity: Option<(String, String)>,
 }
 
 /// Without the password.
@@ -204,7 +190,7 @@ fn revision_of(found: &[KeyValue]) -> i64 {
 
 impl Etcd {
     /// Connects, and finds or creates the store there.
-    pub async fn open(settings: EtcdSettings) -> Result<Self, StoreError> {
+    pub async fn open(settings: EtcdSettings) -> StoreResult<Self> {
         let clock = BootClock.now().as_nanos();
         let process = u128::from(std::process::id()) << 64 | u128::from(clock);
         let number = key::handle_number(&[settings.entropy, process]);
@@ -222,10 +208,9 @@ impl Etcd {
             keepers: keep_alive::KeepAliveStreams::default(),
             records: AtomicU64::new(0),
         };
-        let call = CallTracker::default();
-        let opening = store.find(&call);
-        store.cluster.bounded(&call, opening).await?;
-        store.audit_begin();
+        let call = EtcdCall::new(&store);
+        call.bounded(call.find()).await?;
+        call.audit_begin();
         Ok(store)
     }
 
@@ -252,20 +237,8 @@ impl Etcd {
     fn next_number(&self) -> u64 {
         self.written.fetch_add(1, Ordering::Relaxed)
     }
-}
 
-/// Runs a call to its end.
-macro_rules! call {
-    ($self:ident, $call:ident => $work:expr) => {{
-        let $call = CallTracker::default();
-        let work = $work;
-        $self.cluster.bounded(&$call, work).await
-    }};
-}
-
-#[async_trait]
-impl Store for Etcd {
-    fn abilities(&self) -> Abilities {
+    fn store_abilities(&self) -> Abilities {
         Abilities {
             dense_epochs: true,
             durable: true,
@@ -275,131 +248,16 @@ impl Store for Etcd {
             shared: true,
         }
     }
-
-    async fn open_session(&self, open: &OpenSession) -> Result<Opened, StoreError> {
-        call!(self, call => self.session_open(&call, open))
-    }
-
-    async fn close_session(
-        &self,
-        session: &Session,
-        reason: &Reason,
-    ) -> Result<Closed, StoreError> {
-        call!(self, call => self.session_close(&call, session, reason))
-    }
-
-    async fn keep_alive(
-        &self,
-        session: &Session,
-        note: Option<&Note>,
-        holds: &[Hold],
-    ) -> Result<KeptAlive, StoreError> {
-        call!(self, call => self.session_keep_alive(&call, session, note, holds))
-    }
-
-    async fn claim(
-        &self,
-        session: &Session,
-        wants: &[ClaimRequest],
-        reason: &Reason,
-    ) -> Result<Vec<Claimed>, StoreError> {
-        call!(self, call => self.hold_claim(&call, session, wants, reason))
-    }
-
-    async fn release(
-        &self,
-        session: &Session,
-        holds: &[Hold],
-        reason: &Reason,
-    ) -> Result<Vec<Released>, StoreError> {
-        call!(self, call => self.hold_release(&call, session, holds, reason))
-    }
-
-    async fn evict(
-        &self,
-        group: &GroupName,
-        instance: &InstanceId,
-        when: Evict,
-        reason: &Reason,
-    ) -> Result<Evicted, StoreError> {
-        call!(self, call => self.session_evict(&call, group, instance, when, reason))
-    }
-
-    async fn groups(&self) -> Result<Vec<GroupName>, StoreError> {
-        call!(self, call => self.group_list())
-    }
-
-    async fn members(&self, group: &GroupName) -> Result<Vec<Member>, StoreError> {
-        call!(self, call => self.group_members(group))
-    }
-
-    async fn holders(&self, group: &GroupName) -> Result<Vec<Holder>, StoreError> {
-        call!(self, call => self.group_holders(group))
-    }
-
-    async fn load(&self, duties: &[DutyKey]) -> Result<Vec<Option<Checkpoint>>, StoreError> {
-        call!(self, call => self.checkpoint_load(duties))
-    }
-
-    async fn commit(
-        &self,
-        session: &Session,
-        commits: &[Commit],
-    ) -> Result<Vec<Committed>, StoreError> {
-        call!(self, call => self.checkpoint_commit(&call, session, commits))
-    }
-
-    async fn history(&self, duty: &DutyKey) -> Result<Vec<Checkpoint>, StoreError> {
-        call!(self, call => self.checkpoint_history(&call, duty))
-    }
-
-    async fn group_document(&self, group: &GroupName) -> Result<GroupDocument, StoreError> {
-        call!(self, call => self.document_read(group))
-    }
-
-    async fn replace_group_document(
-        &self,
-        group: &GroupName,
-        expected: Version,
-        document: &Document,
-    ) -> Result<Replaced, StoreError> {
-        call!(self, call => self.document_replace(&call, group, expected, document))
-    }
-
-    async fn watch(&self, group: &GroupName) -> Result<Box<dyn Watch>, StoreError> {
-        Ok(Box::new(self.group_watch(group).await?))
-    }
-
-    async fn audit(
-        &self,
-        group: &GroupName,
-        range: AuditRange,
-    ) -> Result<Vec<AuditEntry>, StoreError> {
-        call!(self, call => self.audit_read(group, range))
-    }
-
-    async fn forget(
-        &self,
-        duties: &[DutyKey],
-        reason: &Reason,
-    ) -> Result<Vec<Forgotten>, StoreError> {
-        call!(self, call => self.duty_forget(&call, duties, reason))
-    }
-
-    async fn adopt(&self, adopt: &Adopt) -> Result<Adopted, StoreError> {
-        tenure_core::store::check::adopt(adopt)?;
-        call!(self, call => self.store_adopt(&call, adopt))
-    }
-
-    async fn retain(&self, retention: Retention) -> Result<(), StoreError> {
-        call!(self, call => self.store_retain(&call, retention))
-    }
-
-    async fn retention(&self) -> Result<Retention, StoreError> {
-        call!(self, call => self.store_retention(&call))
-    }
-
-    async fn survey(&self) -> Result<Survey, StoreError> {
-        call!(self, call => self.store_survey())
-    }
 }
+
+/// Runs a call to its end.
+macro_rules! bounded_call {
+    ($store:ident) => {
+        $store.store_abilities()
+    };
+    ($store:ident $op:ident $method:ident $own:ident $arguments:tt) => {{
+        let call = EtcdCall::new($store);
+        call.bounded(call.$own $arguments).await
+    }};
+}
+impl_store!(Etcd by bounded_call);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tenure_core::StoreError;
+use tenure_core::StoreResult;
 use tenure_etcd::{Client, KeyValue, Range, Txn, TxnOp, TxnOpResponse, TxnOutcome};
 
 use super::cluster::{ATTEMPT_TIMEOUT, EtcdCluster, KEEP_ALIVE_TIMEOUT};
@@ -13,11 +13,7 @@ use super::{MAX_CONCURRENT_TXNS, MAX_TXN_READS};
 impl EtcdCluster {
     /// Reads at one revision, as of now: a transaction without writes costs the cluster no more
     /// than a read. At most [`MAX_TXN_READS`] of them.
-    async fn read_once(
-        &self,
-        limit: Duration,
-        gets: &[TxnOp],
-    ) -> Result<Vec<Vec<KeyValue>>, StoreError> {
+    async fn read_once(&self, limit: Duration, gets: &[TxnOp]) -> StoreResult<Vec<Vec<KeyValue>>> {
         let txn = &Txn::new().and_then(gets);
         let sent = |client: Client| async move { client.txn(txn).await };
         let response = self.repeat(limit, sent).await.map_err(RequestError::into_error)?;
@@ -29,7 +25,7 @@ impl EtcdCluster {
     pub(super) async fn read<const N: usize>(
         &self,
         gets: [TxnOp; N],
-    ) -> Result<[Vec<KeyValue>; N], StoreError> {
+    ) -> StoreResult<[Vec<KeyValue>; N]> {
         let read = self.read_once(ATTEMPT_TIMEOUT, &gets).await?;
         read.try_into().map_err(|_| error::unexpected("a part is missing"))
     }
@@ -38,16 +34,13 @@ impl EtcdCluster {
     pub(super) async fn read_quick<const N: usize>(
         &self,
         gets: [TxnOp; N],
-    ) -> Result<[Vec<KeyValue>; N], StoreError> {
+    ) -> StoreResult<[Vec<KeyValue>; N]> {
         let read = self.read_once(KEEP_ALIVE_TIMEOUT, &gets).await?;
         read.try_into().map_err(|_| error::unexpected("a part is missing"))
     }
 
     /// Reads any number of keys, each as it is now.
-    pub(super) async fn read_all(
-        &self,
-        keys: &[String],
-    ) -> Result<Vec<Option<KeyValue>>, StoreError> {
+    pub(super) async fn read_all(&self, keys: &[String]) -> StoreResult<Vec<Option<KeyValue>>> {
         self.read_by(keys, MAX_TXN_READS).await
     }
 
@@ -56,7 +49,7 @@ impl EtcdCluster {
         &self,
         keys: &[String],
         most: usize,
-    ) -> Result<Vec<Option<KeyValue>>, StoreError> {
+    ) -> StoreResult<Vec<Option<KeyValue>>> {
         let mut all = Vec::with_capacity(keys.len());
         let parts: Vec<Vec<TxnOp>> =
             keys.chunks(most).map(|part| part.iter().map(|key| get(key)).collect()).collect();
@@ -71,16 +64,16 @@ impl EtcdCluster {
     }
 
     /// Everything below a folder at one revision, in pages.
-    pub(super) async fn range(&self, folder: &str, page: i64) -> Result<Vec<KeyValue>, StoreError> {
+    pub(super) async fn range(&self, folder: &str, page: i64) -> StoreResult<Vec<KeyValue>> {
         self.pages(folder, Range { limit: page, ..Range::default() }).await
     }
 
     /// The same without values.
-    pub(super) async fn keys(&self, folder: &str, page: i64) -> Result<Vec<KeyValue>, StoreError> {
+    pub(super) async fn keys(&self, folder: &str, page: i64) -> StoreResult<Vec<KeyValue>> {
         self.pages(folder, Range { limit: page, keys_only: true, ..Range::default() }).await
     }
 
-    async fn pages(&self, folder: &str, options: Range) -> Result<Vec<KeyValue>, StoreError> {
+    async fn pages(&self, folder: &str, options: Range) -> StoreResult<Vec<KeyValue>> {
         let mut all = Vec::new();
         let mut take = |page| {
             all.extend::<Vec<KeyValue>>(page);
@@ -95,8 +88,8 @@ impl EtcdCluster {
         &self,
         folder: &str,
         page: i64,
-        take: &mut (dyn FnMut(Vec<KeyValue>) -> Result<(), StoreError> + Send),
-    ) -> Result<(), StoreError> {
+        take: &mut (dyn FnMut(Vec<KeyValue>) -> StoreResult<()> + Send),
+    ) -> StoreResult<()> {
         self.walk(folder, Range { limit: page, ..Range::default() }, take).await
     }
 
@@ -104,8 +97,8 @@ impl EtcdCluster {
         &self,
         folder: &str,
         mut range: Range,
-        take: &mut (dyn FnMut(Vec<KeyValue>) -> Result<(), StoreError> + Send),
-    ) -> Result<(), StoreError> {
+        take: &mut (dyn FnMut(Vec<KeyValue>) -> StoreResult<()> + Send),
+    ) -> StoreResult<()> {
         (range.key, range.range_end) = (folder.into(), end_of(folder));
         loop {
             let page = &range;

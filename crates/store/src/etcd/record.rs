@@ -3,14 +3,15 @@
 use std::sync::atomic::Ordering;
 
 use tenure_core::store::Retention;
-use tenure_core::{Code, Epoch, StoreError};
+use tenure_core::{Code, Epoch, StoreError, StoreResult};
 use tenure_etcd::{KeyValue, Txn, TxnOp};
 
-use super::cluster::CallTracker;
-use super::key::{self, StoreMarker};
+use super::call::EtcdCall;
+use super::key::StoreMarker;
 use super::read::get;
-use super::{Etcd, HandleState, absent, unchanged};
+use super::{HandleState, absent, unchanged};
 use crate::IfAbsent;
+use crate::clock::unix_ms;
 
 /// The store's record and the revision at which it was written.
 pub(super) struct StoreRevision {
@@ -18,16 +19,16 @@ pub(super) struct StoreRevision {
     pub(super) revision: i64,
 }
 
-impl Etcd {
+impl EtcdCall<'_> {
     /// Finds or creates the store when this handle has none.
-    pub(super) async fn ready(&self, call: &CallTracker) -> Result<(), StoreError> {
+    pub(super) async fn ready(&self) -> StoreResult<()> {
         if self.known().incarnation.is_some() {
             return Ok(());
         }
-        self.find(call).await
+        self.find().await
     }
 
-    pub(super) async fn find(&self, call: &CallTracker) -> Result<(), StoreError> {
+    pub(super) async fn find(&self) -> StoreResult<()> {
         let name = self.keys.store();
         loop {
             let [found] = self.cluster.read([get(&name)]).await?;
@@ -38,7 +39,7 @@ impl Etcd {
                     record.floor = self.first_floor()?;
                     let put = TxnOp::put(name.as_str(), record.text());
                     let still = unchanged(&name, found.mod_revision);
-                    self.cluster.commit(call, Txn::new().when([still]).and_then([put])).await?;
+                    self.commit(Txn::new().when([still]).and_then([put])).await?;
                     continue;
                 }
                 let mut known = self.known();
@@ -64,18 +65,15 @@ impl Etcd {
             };
             let put = TxnOp::put(name.as_str(), record.text());
             let txn = Txn::new().when([absent(&name)]).and_then([put]);
-            self.cluster.commit(call, txn).await?;
+            self.commit(txn).await?;
         }
     }
 
     /// First floor of a store that replaces an earlier one: above every epoch this handle has seen,
     /// and, because others may have seen more, above the microseconds of its clock. No duty is
     /// granted more often than that.
-    fn first_floor(&self) -> Result<Epoch, StoreError> {
-        let clock = match self.known().had_one {
-            true => key::unix_ms().saturating_mul(1_000),
-            false => 0,
-        };
+    fn first_floor(&self) -> StoreResult<Epoch> {
+        let clock = if self.known().had_one { unix_ms().saturating_mul(1_000) } else { 0 };
         let seen = self.seen.load(Ordering::Relaxed);
         // A clock beyond all epochs must not exhaust them.
         let clock = Epoch::new(clock).ok().filter(|clock| clock.next().is_ok());
@@ -83,7 +81,7 @@ impl Etcd {
     }
 
     /// Judges the store's record as it was read just now.
-    pub(super) fn ground(&self, found: &[KeyValue]) -> Result<StoreRevision, StoreError> {
+    pub(super) fn ground(&self, found: &[KeyValue]) -> StoreResult<StoreRevision> {
         let reset = |known: &mut HandleState| {
             known.incarnation = None;
             known.memory = None;
@@ -91,9 +89,7 @@ impl Etcd {
             StoreError::refused(Code::Reset, detail)
         };
         let mut known = self.known();
-        let Some(found) = found.first() else {
-            return Err(reset(&mut known));
-        };
+        let Some(found) = found.first() else { return Err(reset(&mut known)) };
         let record = StoreMarker::parse(&found.value)?;
         if known.incarnation.as_ref() != Some(&record.incarnation) {
             // An adoption has ended every session, and says of whom it took over.
@@ -109,9 +105,8 @@ impl Etcd {
     /// Changes the store's record, however often others do.
     pub(super) async fn record_change(
         &self,
-        call: &CallTracker,
         change: impl Fn(&mut StoreMarker),
-    ) -> Result<StoreRevision, StoreError> {
+    ) -> StoreResult<StoreRevision> {
         let name = self.keys.store();
         loop {
             let [found] = self.cluster.read([get(&name)]).await?;
@@ -123,7 +118,7 @@ impl Etcd {
             let put = TxnOp::put(name.as_str(), record.text());
             let txn = Txn::new().when([unchanged(&name, found.mod_revision)]).and_then([put]);
             // Repeating it after a lost answer makes the same record of the one it has made.
-            let done = self.cluster.commit(call, txn).await?;
+            let done = self.commit(txn).await?;
             if done.response.succeeded {
                 let revision = done.response.header.as_ref().map_or(0, |header| header.revision);
                 return Ok(StoreRevision { record, revision });

@@ -4,17 +4,18 @@ use std::time::Duration;
 
 use tenure_core::store::{AuditKind, Closed, Evict, Evicted, OpenSession, Opened};
 use tenure_core::{
-    Clock, Code, DutyKey, GroupName, InstanceId, Nonce, Reason, Session, StoreError, Ttl,
+    Clock, Code, DutyKey, GroupName, InstanceId, Nonce, Reason, Session, StoreResult, Ttl,
 };
 use tenure_etcd::{KeyValue, Put, Txn, TxnOp, TxnOpResponse, TxnOutcome};
 use tokio::time::timeout;
 
 use super::audit::AuditBatch;
-use super::cluster::{CALL_TIMEOUT, CallTracker, KEEP_ALIVE_TIMEOUT, TxnFailure, TxnResult};
+use super::call::EtcdCall;
+use super::cluster::{CALL_TIMEOUT, KEEP_ALIVE_TIMEOUT, TxnFailure, TxnResult};
 use super::error::RequestError;
 use super::key::{self, FenceRecord};
 use super::read::get;
-use super::{Etcd, MAX_TXN_ITEMS, PAGE_KEYS, absent, equals, error};
+use super::{MAX_TXN_ITEMS, PAGE_KEYS, absent, equals, error};
 use crate::BootClock;
 
 /// Minimum time for which ended sessions and evictions are remembered.
@@ -38,7 +39,7 @@ struct SessionEntry {
     lease: i64,
 }
 
-fn found(keys: &[KeyValue]) -> Result<Option<SessionEntry>, StoreError> {
+fn found(keys: &[KeyValue]) -> StoreResult<Option<SessionEntry>> {
     let read = |found: &KeyValue| {
         Ok(SessionEntry { nonce: key::parse_nonce(&found.value)?, lease: found.lease })
     };
@@ -50,13 +51,9 @@ fn succeeded(responses: &[TxnOpResponse]) -> u64 {
     responses.iter().filter(|response| response.succeeded()).count() as u64
 }
 
-impl Etcd {
-    pub(super) async fn session_open(
-        &self,
-        call: &CallTracker,
-        open: &OpenSession,
-    ) -> Result<Opened, StoreError> {
-        self.ready(call).await?;
+impl EtcdCall<'_> {
+    pub(super) async fn session_open(&self, open: &OpenSession) -> StoreResult<Opened> {
+        self.ready().await?;
         let session = open.session();
         let (group, instance) = (&open.group, &open.instance);
         let (name, barred) =
@@ -72,7 +69,7 @@ impl Etcd {
             match found(&live)? {
                 Some(live) if live.nonce != open.nonce => return Ok(Opened::Taken),
                 Some(_) => {
-                    if self.session_refresh(call, open, &session).await? {
+                    if self.session_refresh(open, &session).await? {
                         return Ok(Opened::Open(session));
                     }
                     continue;
@@ -80,7 +77,7 @@ impl Etcd {
                 None if !spent.is_empty() => return Ok(Opened::Spent),
                 None => {}
             }
-            if self.session_make(call, open, &session).await? {
+            if self.session_make(open, &session).await? {
                 self.audit_tend(group).await;
                 return Ok(Opened::Open(session));
             }
@@ -88,18 +85,13 @@ impl Etcd {
     }
 
     /// The same opening again: a whole TTL, and the note. False when it has ended meanwhile.
-    async fn session_refresh(
-        &self,
-        call: &CallTracker,
-        open: &OpenSession,
-        session: &Session,
-    ) -> Result<bool, StoreError> {
+    async fn session_refresh(&self, open: &OpenSession, session: &Session) -> StoreResult<bool> {
         match self.cluster.extend(self.keys.lease(session)).await {
             Err(RequestError::LeaseGone) => return Ok(false),
             extended => extended.map_err(RequestError::into_error)?,
         }
         let txn = self.note_txn(session, open.note.as_str());
-        match self.cluster.guarded(call, txn).await {
+        match self.guarded(txn).await {
             Ok(done) => Ok(done.response.succeeded),
             Err(TxnFailure::LeaseGone) => Ok(false),
             Err(failed) => Err(failed.into_error()),
@@ -124,12 +116,7 @@ impl Etcd {
     }
 
     /// False when somebody else was faster, or a lease has ended on the way: look again.
-    async fn session_make(
-        &self,
-        call: &CallTracker,
-        open: &OpenSession,
-        session: &Session,
-    ) -> Result<bool, StoreError> {
+    async fn session_make(&self, open: &OpenSession, session: &Session) -> StoreResult<bool> {
         let (group, instance) = (&open.group, &open.instance);
         // If it stays unused it ends by itself; to revoke it could hit the same opening elsewhere.
         let lease = self.cluster.grant(self.keys.lease(session), seconds(open.ttl)).await?;
@@ -147,7 +134,7 @@ impl Etcd {
                 trail.put(AuditKind::Joined, instance, None),
                 TxnOp::txn(listed),
             ]);
-        match self.cluster.guarded(call, txn).await {
+        match self.guarded(txn).await {
             Ok(done) => Ok(done.response.succeeded),
             Err(TxnFailure::LeaseGone) => {
                 self.known().memory = None;
@@ -158,7 +145,7 @@ impl Etcd {
     }
 
     /// The lease for what is remembered for a week.
-    async fn memory(&self) -> Result<i64, StoreError> {
+    async fn memory(&self) -> StoreResult<i64> {
         let now = BootClock.now();
         let granted = self.known().memory;
         if let Some((lease, _)) = granted.filter(|(_, at)| now.since(*at) < NONCE_RETENTION) {
@@ -188,9 +175,7 @@ impl Etcd {
             let put = self.spent_op(group, session.nonce, memory);
             let txn = Txn::new().when([alive]).and_then([put]);
             // Nobody can see it while the session lives, so it is no change of the caller's call.
-            if let Err(TxnFailure::LeaseGone) =
-                self.cluster.guarded(&CallTracker::default(), txn).await
-            {
+            if let Err(TxnFailure::LeaseGone) = EtcdCall::new(self.store).guarded(txn).await {
                 self.known().memory = None;
             }
             Some(())
@@ -204,7 +189,7 @@ impl Etcd {
         group: &GroupName,
         instance: &InstanceId,
         nonce: Nonce,
-    ) -> Result<Vec<(DutyKey, FenceRecord)>, StoreError> {
+    ) -> StoreResult<Vec<(DutyKey, FenceRecord)>> {
         let folder = self.keys.fences(group);
         let mut held = Vec::new();
         for found in self.cluster.range(&folder, PAGE_KEYS).await? {
@@ -235,17 +220,16 @@ impl Etcd {
     /// Frees what an ended session has left; says how much.
     async fn free_rest(
         &self,
-        call: &CallTracker,
         group: &GroupName,
         who: (&InstanceId, Nonce),
         (kind, reason): (AuditKind, &Reason),
-    ) -> Result<u64, StoreError> {
+    ) -> StoreResult<u64> {
         let mut freed = 0;
         for part in self.held_by(group, who.0, who.1).await?.chunks(MAX_TXN_ITEMS) {
             let mut trail = self.trail(group, reason.as_str());
             let ops: Vec<_> =
                 part.iter().map(|held| self.free_op(held, kind, &mut trail)).collect();
-            let done = self.cluster.commit(call, Txn::new().and_then(ops)).await?;
+            let done = self.commit(Txn::new().and_then(ops)).await?;
             freed += succeeded(&done.response.responses);
         }
         Ok(freed)
@@ -253,10 +237,9 @@ impl Etcd {
 
     pub(super) async fn session_close(
         &self,
-        call: &CallTracker,
         session: &Session,
         reason: &Reason,
-    ) -> Result<Closed, StoreError> {
+    ) -> StoreResult<Closed> {
         let (group, instance) = (&session.group, &session.instance);
         let name = self.keys.session(group, instance);
         self.keepers.forget(self.keys.lease(session));
@@ -277,11 +260,11 @@ impl Etcd {
                 ops.push(self.spent_op(group, session.nonce, memory));
             }
             let txn = Txn::new().when([alive.clone()]).and_then(ops).or_else([get(&ours)]);
-            match self.cluster.guarded(call, txn).await {
+            match self.guarded(txn).await {
                 // A full store takes no records, but ends sessions.
                 Err(TxnFailure::Store(error)) if error.code() == Code::Full => {
                     let txn = Txn::new().when([alive]).and_then(gone).or_else([get(&ours)]);
-                    return Ok(closed(&self.cluster.commit(call, txn).await?));
+                    return Ok(closed(&self.commit(txn).await?));
                 }
                 Err(TxnFailure::LeaseGone) => self.known().memory = None,
                 done => break done.map_err(TxnFailure::into_error)?,
@@ -291,7 +274,7 @@ impl Etcd {
         if closed == Closed::Closed {
             // What was granted meanwhile or did not fit; then nothing hangs on the lease any more.
             let how = (AuditKind::Released, reason);
-            self.free_rest(call, group, (instance, session.nonce), how).await?;
+            self.free_rest(group, (instance, session.nonce), how).await?;
             self.cluster.revoke(self.keys.lease(session)).await;
             self.audit_tend(group).await;
         }
@@ -300,12 +283,11 @@ impl Etcd {
 
     pub(super) async fn session_evict(
         &self,
-        call: &CallTracker,
         group: &GroupName,
         instance: &InstanceId,
         when: Evict,
         reason: &Reason,
-    ) -> Result<Evicted, StoreError> {
+    ) -> StoreResult<Evicted> {
         let (name, barred) =
             (self.keys.session(group, instance), self.keys.barred(group, instance));
         loop {
@@ -341,7 +323,7 @@ impl Etcd {
                 _ => {}
             }
             let txn = Txn::new().when(compares).and_then(ops);
-            let done = match self.cluster.guarded(call, txn).await {
+            let done = match self.guarded(txn).await {
                 Err(TxnFailure::LeaseGone) => {
                     self.known().memory = None;
                     continue;
@@ -355,14 +337,12 @@ impl Etcd {
                 }
                 continue;
             }
-            let Some(live) = live else {
-                return Ok(Evicted::NotAMember);
-            };
+            let Some(live) = live else { return Ok(Evicted::NotAMember) };
             let mut ended = 0;
             if when == Evict::Now {
                 ended = succeeded(&done.response.responses);
                 let how = (AuditKind::Evicted, reason);
-                ended += self.free_rest(call, group, (instance, live.nonce), how).await?;
+                ended += self.free_rest(group, (instance, live.nonce), how).await?;
                 self.cluster.revoke(live.lease).await;
             }
             return Ok(Evicted::Evicted { ended });
@@ -377,7 +357,7 @@ impl Etcd {
         group: &GroupName,
         instance: &InstanceId,
         live: &SessionEntry,
-    ) -> Result<[TxnOp; 2], StoreError> {
+    ) -> StoreResult<[TxnOp; 2]> {
         let granted = self.cluster.granted(live.lease).await?.unwrap_or(MIN_LEASE_SECONDS);
         let number =
             [u128::from(self.number), u128::from(self.next_number()), live.nonce.as_u128()];
@@ -400,8 +380,5 @@ fn closed(done: &TxnResult) -> Closed {
     let recorded = done.response.responses.iter().any(
         |response| matches!(&response.outcome, Some(TxnOutcome::Get(got)) if !got.kvs.is_empty()),
     );
-    match done.unsure && recorded {
-        true => Closed::Closed,
-        false => Closed::AlreadyEnded,
-    }
+    if done.unsure && recorded { Closed::Closed } else { Closed::AlreadyEnded }
 }

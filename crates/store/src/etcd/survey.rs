@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tenure_core::StoreError;
+use tenure_core::StoreResult;
 use tenure_core::guarantee::{Fact, Survey};
 use tenure_etcd::{CORRUPT, Client, NO_SPACE, StatusResponse, WatchCreate};
 use tokio::time::timeout;
 
-use super::Etcd;
+use super::call::EtcdCall;
 use super::cluster::ATTEMPT_TIMEOUT;
 use super::error::RequestError;
 
@@ -20,8 +20,8 @@ const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
 /// say which.
 const DEFAULT_QUOTA: i64 = 2 << 30;
 
-impl Etcd {
-    pub(super) async fn store_survey(&self) -> Result<Survey, StoreError> {
+impl EtcdCall<'_> {
+    pub(super) async fn store_survey(&self) -> StoreResult<Survey> {
         let listing = |client: Client| async move { client.member_list().await };
         let listed = self.cluster.repeat(ATTEMPT_TIMEOUT, listing).await;
         let mut addresses: BTreeSet<String> = self.cluster.addresses().map(str::to_owned).collect();

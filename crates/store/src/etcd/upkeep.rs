@@ -2,16 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tenure_core::store::{Adopt, Adopted, AuditKind, CurrentHolder, Forgotten, Retention, check};
-use tenure_core::{DutyKey, Epoch, GroupName, InstanceId, Reason, StoreError};
+use tenure_core::store::{Adopt, Adopted, AuditKind, CurrentHolder, Forgotten, Retention};
+use tenure_core::{DutyKey, Epoch, GroupName, InstanceId, Reason, StoreError, StoreResult};
 use tenure_etcd::{DeleteRange, KeyValue, Txn, TxnOp, TxnOutcome};
 
-use super::cluster::CallTracker;
+use super::call::EtcdCall;
 use super::hold::Alive;
 use super::key::{self, FenceRecord, StoreMarker};
 use super::read::{end_of, get};
 use super::record::StoreRevision;
-use super::{Etcd, MAX_TXN_ITEMS, PAGE_KEYS, error, revision_of, unchanged};
+use super::{MAX_TXN_ITEMS, PAGE_KEYS, error, revision_of, unchanged};
 
 /// A duty that nobody holds, as far as we know.
 struct DutyRemoval {
@@ -27,15 +27,13 @@ fn all_below(folder: &str) -> TxnOp {
     DeleteRange::between(folder, end_of(folder)).into()
 }
 
-impl Etcd {
+impl EtcdCall<'_> {
     pub(super) async fn duty_forget(
         &self,
-        call: &CallTracker,
         duties: &[DutyKey],
         reason: &Reason,
-    ) -> Result<Vec<Forgotten>, StoreError> {
-        check::forget(duties)?;
-        self.ready(call).await?;
+    ) -> StoreResult<Vec<Forgotten>> {
+        self.ready().await?;
         let mut answers: Vec<Option<Forgotten>> = vec![None; duties.len()];
         let mut groups: BTreeMap<&GroupName, Vec<usize>> = BTreeMap::new();
         for (at, duty) in duties.iter().enumerate() {
@@ -43,7 +41,7 @@ impl Etcd {
         }
         for (group, places) in groups {
             for part in places.chunks(MAX_TXN_ITEMS) {
-                self.forget_part(call, group, duties, part, &mut answers, reason).await?;
+                self.forget_part(group, duties, part, &mut answers, reason).await?;
             }
         }
         let missing = || error::unexpected("a duty without an answer");
@@ -53,13 +51,12 @@ impl Etcd {
     /// Forgets duties of one group, until each has an answer.
     async fn forget_part(
         &self,
-        call: &CallTracker,
         group: &GroupName,
         duties: &[DutyKey],
         part: &[usize],
         answers: &mut [Option<Forgotten>],
         reason: &Reason,
-    ) -> Result<(), StoreError> {
+    ) -> StoreResult<()> {
         loop {
             let open: Vec<usize> =
                 part.iter().copied().filter(|at| answers[*at].is_none()).collect();
@@ -96,7 +93,7 @@ impl Etcd {
             // Nobody is granted an epoch between: claims compare the floor's key, too.
             ops.push(TxnOp::put(name.as_str(), floor.to_string()));
             let txn = Txn::new().when([unchanged(&name, revision_of(&floors))]).and_then(ops);
-            let done = self.cluster.commit(call, txn).await?;
+            let done = self.commit(txn).await?;
             if done.unsure && !done.response.succeeded {
                 return Err(error::lost(&self.cluster.address()));
             }
@@ -118,7 +115,7 @@ impl Etcd {
         duties: &[DutyKey],
         open: &[usize],
         answers: &mut [Option<Forgotten>],
-    ) -> Result<Vec<DutyRemoval>, StoreError> {
+    ) -> StoreResult<Vec<DutyRemoval>> {
         let names = |name: &dyn Fn(&DutyKey) -> String| -> Vec<String> {
             open.iter().map(|at| name(&duties[*at])).collect()
         };
@@ -160,21 +157,16 @@ impl Etcd {
         Ok(all)
     }
 
-    pub(super) async fn store_retain(
-        &self,
-        call: &CallTracker,
-        retention: Retention,
-    ) -> Result<(), StoreError> {
-        let retention = retention.check()?;
-        self.ready(call).await?;
-        self.record_change(call, |record| record.retention = retention).await?;
+    pub(super) async fn store_retain(&self, retention: Retention) -> StoreResult<()> {
+        self.ready().await?;
+        self.record_change(|record| record.retention = retention).await?;
         self.known().retention = retention;
         // Commits that are under way may still keep more; it is not shown, and goes with the next.
-        self.past_cut(call, retention.history_slots as u64).await.map_err(StoreError::or_happened)
+        self.past_cut(retention.history_slots as u64).await.map_err(StoreError::or_happened)
     }
 
     /// Drops what is too old by now from every history and audit trail.
-    async fn past_cut(&self, call: &CallTracker, slots: u64) -> Result<(), StoreError> {
+    async fn past_cut(&self, slots: u64) -> StoreResult<()> {
         for group in self.group_list().await? {
             self.audit_trim(&group).await;
             let folder = self.keys.checkpoints(&group);
@@ -189,27 +181,20 @@ impl Etcd {
                 cuts.push(DeleteRange::between(self.keys.history(&duty), oldest).into());
             }
             for cuts in cuts.chunks(MAX_TXN_ITEMS) {
-                self.cluster.commit(call, Txn::new().and_then(cuts)).await?;
+                self.commit(Txn::new().and_then(cuts)).await?;
             }
         }
         Ok(())
     }
 
-    pub(super) async fn store_retention(
-        &self,
-        call: &CallTracker,
-    ) -> Result<Retention, StoreError> {
-        self.ready(call).await?;
+    pub(super) async fn store_retention(&self) -> StoreResult<Retention> {
+        self.ready().await?;
         let [found] = self.cluster.read([get(&self.keys.store())]).await?;
         Ok(self.ground(&found)?.record.retention)
     }
 
-    pub(super) async fn store_adopt(
-        &self,
-        call: &CallTracker,
-        adopt: &Adopt,
-    ) -> Result<Adopted, StoreError> {
-        self.ready(call).await?;
+    pub(super) async fn store_adopt(&self, adopt: &Adopt) -> StoreResult<Adopted> {
+        self.ready().await?;
         let incarnation = format!("{:032x}", adopt.entropy);
         // First the floor, in one step with the name: whoever is out and joins again is granted
         // above all that there was, in whichever group. Claims that are under way compare the
@@ -217,18 +202,18 @@ impl Etcd {
         let (_, before) = self.epochs().await?;
         let floor = before.max(adopt.floor);
         let renamed = |record: &mut StoreMarker| record.adopt(&incarnation, floor);
-        let mut ground = self.record_change(call, renamed).await?;
+        let mut ground = self.record_change(renamed).await?;
         self.known().incarnation = Some(ground.record.incarnation.clone());
         let mut sessions = 0;
         for group in self.group_list().await? {
-            sessions += self.sessions_end(call, &group, &incarnation, &mut ground).await?;
+            sessions += self.sessions_end(&group, &incarnation, &mut ground).await?;
         }
         // What was granted between the first look and the name.
         let (duties, floor) = self.epochs().await?;
         let floor = floor.max(ground.record.floor);
         if floor > ground.record.floor {
             let raised = |record: &mut StoreMarker| record.floor = record.floor.max(floor);
-            ground = self.record_change(call, raised).await?;
+            ground = self.record_change(raised).await?;
         }
         Ok(Adopted { incarnation, sessions, duties, floor: ground.record.floor })
     }
@@ -237,17 +222,16 @@ impl Etcd {
     /// that one's to say which sessions end.
     async fn sessions_end(
         &self,
-        call: &CallTracker,
         group: &GroupName,
         incarnation: &str,
         ground: &mut StoreRevision,
-    ) -> Result<u64, StoreError> {
+    ) -> StoreResult<u64> {
         let name = self.keys.store();
         while ground.record.incarnation == incarnation {
             let gone = [all_below(&self.keys.sessions(group)), all_below(&self.keys.notes(group))];
             let still = unchanged(&name, ground.revision);
             let txn = Txn::new().when([still]).and_then(gone).or_else([get(&name)]);
-            let responses = self.cluster.commit(call, txn).await?.response.responses;
+            let responses = self.commit(txn).await?.response.responses;
             match responses.into_iter().next().and_then(|response| response.outcome) {
                 Some(TxnOutcome::Delete(deleted)) => return Ok(deleted.deleted as u64),
                 Some(TxnOutcome::Get(got)) => *ground = self.ground(&got.kvs)?,
@@ -258,7 +242,7 @@ impl Etcd {
     }
 
     /// Number of duties that the store knows, and the newest epoch of all.
-    async fn epochs(&self) -> Result<(u64, Epoch), StoreError> {
+    async fn epochs(&self) -> StoreResult<(u64, Epoch)> {
         let (mut duties, mut newest) = (0, Epoch::ZERO);
         for group in self.group_list().await? {
             let (fences, stored) = (self.keys.fences(&group), self.keys.checkpoints(&group));

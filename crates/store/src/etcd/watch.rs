@@ -5,35 +5,35 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use tenure_core::store::Watch;
-use tenure_core::{Code, GroupName, StoreError};
+use tenure_core::{Code, GroupName, StoreError, StoreResult};
 use tenure_etcd::{Client, WatchCreate, WatchStream};
 use tokio::time::timeout;
 
-use super::Etcd;
+use super::call::EtcdCall;
 use super::cluster::{ATTEMPT_TIMEOUT, EtcdCluster};
 use super::error::{self, RequestError};
 use super::read::end_of;
 
 /// Listens to one group.
-pub(super) struct EtcdWatch {
+struct EtcdWatch {
     cluster: Arc<EtcdCluster>,
     folder: String,
     /// `None` while the connection is down.
     stream: Option<WatchStream>,
 }
 
-impl Etcd {
-    pub(super) async fn group_watch(&self, group: &GroupName) -> Result<EtcdWatch, StoreError> {
+impl EtcdCall<'_> {
+    pub(super) async fn group_watch(&self, group: &GroupName) -> StoreResult<Box<dyn Watch>> {
         let (cluster, folder) = (self.cluster.clone(), self.keys.live(group));
         let mut listener = EtcdWatch { cluster, folder, stream: None };
         listener.stream = Some(listener.subscribe().await?);
-        Ok(listener)
+        Ok(Box::new(listener))
     }
 }
 
 impl EtcdWatch {
     /// Returns once the server has confirmed: what changes from now on makes a hint.
-    async fn subscribe(&self) -> Result<WatchStream, StoreError> {
+    async fn subscribe(&self) -> StoreResult<WatchStream> {
         let (key, range_end) = (self.folder.as_bytes().to_vec(), end_of(&self.folder));
         let create = &WatchCreate { key, range_end, start_revision: 0 };
         let sent = |client: Client| async move {
@@ -66,7 +66,7 @@ async fn heard(stream: &mut WatchStream) -> bool {
 
 #[async_trait]
 impl Watch for EtcdWatch {
-    async fn changed(&mut self) -> Result<(), StoreError> {
+    async fn changed(&mut self) -> StoreResult<()> {
         if let Some(stream) = &mut self.stream {
             if heard(stream).await {
                 return Ok(());

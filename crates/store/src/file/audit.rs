@@ -5,11 +5,10 @@
 //! nothing that did, and costs no write of its own each time.
 
 use tenure_core::store::{AuditEntry, AuditRange};
-use tenure_core::{GroupName, StoreError};
+use tenure_core::{GroupName, StoreResult};
 use tenure_wire::folder::{self, AuditLine};
 
-use super::live::LiveState;
-use super::writer::{FileWriter, damaged, refused};
+use super::writer::{DiskResult as _, FileWriter, damaged};
 use crate::state::{GroupRows, durable};
 
 /// So many entries stay in the group's own file before they become lines.
@@ -33,20 +32,19 @@ impl FileWriter {
         trail.map_or(0, |trail| trail.last_seq)
     }
 
-    fn read_lines(&self, name: &GroupName) -> Result<(Vec<AuditLine>, u64, bool), StoreError> {
+    fn read_lines(&self, name: &GroupName) -> StoreResult<(Vec<AuditLine>, u64, bool)> {
         let path = self.paths.audit(name);
-        if self.disk.stamp(&path).map_err(|error| refused(&error, &path))?.is_none() {
+        if self.disk.stamp(&path).at(&path)?.is_none() {
             return Ok((Vec::new(), 0, true));
         }
-        let bytes =
-            self.disk.read(&path, MAX_AUDIT_FILE_BYTES).map_err(|error| refused(&error, &path))?;
+        let bytes = self.disk.read(&path, MAX_AUDIT_FILE_BYTES).at(&path)?;
         let (lines, whole) = folder::read_lines(&bytes);
         Ok((lines, whole as u64, whole == bytes.len()))
     }
 
     /// Looks at the audit file for the first time. Lines that were torn by a crash are still in the
     /// group's own file; if some are in neither, the file is damaged and kept aside.
-    fn look(&mut self, name: &GroupName, group: &GroupRows) -> Result<AuditFile, StoreError> {
+    fn look(&mut self, name: &GroupName, group: &GroupRows) -> StoreResult<AuditFile> {
         if let Some(trail) = self.rooms.get(name).and_then(|room| room.trail) {
             return Ok(trail);
         }
@@ -66,7 +64,7 @@ impl FileWriter {
     }
 
     /// Makes lines of the entries that are durable, once there are enough of them.
-    pub(super) fn flush(&mut self, name: &GroupName, group: &GroupRows) -> Result<(), StoreError> {
+    pub(super) fn flush(&mut self, name: &GroupName, group: &GroupRows) -> StoreResult<()> {
         let durable_seq = self.room(name).durable_seq;
         let is_durable = |entry: &&AuditEntry| entry.seq <= durable_seq;
         if group.audit.iter().filter(is_durable).count() < TAIL_ENTRIES {
@@ -84,10 +82,10 @@ impl FileWriter {
         let appended = self.disk.append(&path, trail.bytes, &bytes, access);
         // Nothing is lost by an error: the entries are in the group's file until they are lines.
         let synced = appended.and_then(|()| self.disk.sync(&path));
-        synced.map_err(|error| refused(&error, &path))?;
+        synced.at(&path)?;
         if trail.bytes == 0 {
             let folder = self.paths.folder();
-            self.disk.sync_folder(&folder).map_err(|error| refused(&error, &folder))?;
+            self.disk.sync_folder(&folder).at(&folder)?;
         }
         self.room(name).trail = Some(AuditFile {
             bytes: trail.bytes + bytes.len() as u64,
@@ -98,7 +96,7 @@ impl FileWriter {
     }
 
     /// Cuts the file when it has a quarter more lines than are kept.
-    fn trim(&mut self, name: &GroupName) -> Result<(), StoreError> {
+    fn trim(&mut self, name: &GroupName) -> StoreResult<()> {
         let kept = usize::try_from(self.store.audit_kept).unwrap_or(usize::MAX);
         let Some(trail) = self.room(name).trail else { return Ok(()) };
         if trail.lines <= kept.saturating_add(kept / 4) {
@@ -118,11 +116,10 @@ impl FileWriter {
     /// A part of the trail, oldest first.
     pub(super) fn audit(
         &mut self,
-        live: &LiveState,
         name: &GroupName,
         range: AuditRange,
-    ) -> Result<Vec<AuditEntry>, StoreError> {
-        let group = live.step(|state, _| state.group(name).clone());
+    ) -> StoreResult<Vec<AuditEntry>> {
+        let group = self.live.step(|state, _| state.group(name).clone());
         let mut entries = Vec::new();
         if self.lock.is_some() {
             let trail = self.look(name, &group)?;

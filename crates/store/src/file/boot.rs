@@ -5,21 +5,21 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tenure_core::store::Retention;
-use tenure_core::{Code, DutyId, DutyKey, Epoch, GroupName, StoreError, Version};
+use tenure_core::{Code, DutyId, DutyKey, Epoch, GroupName, StoreError, StoreResult, Version};
 use tenure_wire::cursor::{self, CursorFile, InvalidCursorFile};
 use tenure_wire::folder::{self, FORMAT, GroupFile, StoreFile};
 
 use super::FileSettings;
 use super::audit::MAX_AUDIT_FILE_BYTES;
 use super::disk::Disk;
-use super::live::LiveState;
 use super::paths::FilePaths;
-use super::writer::{FileWriter, GroupFiles, damaged, refused};
+use super::writer::{DiskResult as _, FileWriter, GroupFiles, damaged};
 use crate::IfAbsent;
-use crate::state::{GroupRows, StoreState, durable};
+use crate::clock::unix_ms;
+use crate::state::{GroupRows, LiveState, StoreState, durable};
 
 /// The duty of a cursor file whose URL names none.
-fn default_duty() -> Result<DutyKey, StoreError> {
+fn default_duty() -> StoreResult<DutyKey> {
     DutyKey::new("file", "cursor")
 }
 
@@ -33,12 +33,9 @@ fn absent(paths: &FilePaths) -> StoreError {
 }
 
 /// Opens the store and reads all of its state.
-pub(super) fn open(
-    settings: FileSettings,
-    disk: Arc<dyn Disk>,
-) -> Result<(FileWriter, LiveState), StoreError> {
+pub(super) fn open(settings: FileSettings, disk: Arc<dyn Disk>) -> StoreResult<FileWriter> {
     let FileSettings { path, duty, if_absent, clock, entropy } = settings;
-    let path = disk.resolve(&path).map_err(|error| refused(&error, &path))?;
+    let path = disk.resolve(&path).at(&path)?;
     let asked = duty.is_some();
     let main = duty.map_or_else(default_duty, Ok)?;
     let retention = Retention::default();
@@ -50,8 +47,11 @@ pub(super) fn open(
         history_slots: retention.history_slots as u64,
         audit_kept: retention.audit_kept as u64,
     };
+    let live = Arc::new(LiveState::new(clock, || Some(unix_ms())));
+    live.step(|state, _| state.retain(in_memory(retention)));
     let mut writer = FileWriter {
         disk,
+        live,
         paths: FilePaths::new(path, main),
         lock: None,
         store,
@@ -59,33 +59,31 @@ pub(super) fn open(
         lost: BTreeMap::new(),
         unsynced: BTreeSet::new(),
     };
-    let live = LiveState::new(clock, StoreState::default());
-    live.step(|state, _| state.retain(in_memory(retention)));
     writer.belongs_to_nobody()?;
     let there = writer.has_store()?;
     if !there && if_absent == IfAbsent::Refuse {
         if writer.cursors()?.is_empty() {
             return Err(absent(&writer.paths));
         }
-        writer.scan(&live)?;
-        return Ok((writer, live));
+        writer.scan()?;
+        return Ok(writer);
     }
-    writer.enter(&live, asked)?;
-    Ok((writer, live))
+    writer.enter(asked)?;
+    Ok(writer)
 }
 
 impl FileWriter {
-    fn has_store(&self) -> Result<bool, StoreError> {
+    fn has_store(&self) -> StoreResult<bool> {
         let folder = self.paths.folder();
-        let names = self.disk.list(&folder).map_err(|error| refused(&error, &folder))?;
+        let names = self.disk.list(&folder).at(&folder)?;
         // A folder with nothing but a lock is of a store that was never finished.
         Ok(names.iter().any(|name| name.starts_with("store.json") || name.starts_with("group-")))
     }
 
     /// The cursor of another duty is under the lock of its store, not under one of its own.
-    fn belongs_to_nobody(&self) -> Result<(), StoreError> {
+    fn belongs_to_nobody(&self) -> StoreResult<()> {
         for owner in self.paths.owners() {
-            if self.disk.stamp(&owner).map_err(|error| refused(&error, &owner))?.is_some() {
+            if self.disk.stamp(&owner).at(&owner)?.is_some() {
                 let (path, owner) = (self.paths.path().display(), owner.display());
                 let what = format!("{path} belongs to the store of {owner}: open that one");
                 return Err(StoreError::refused(Code::BadUrl, what));
@@ -95,10 +93,10 @@ impl FileWriter {
     }
 
     /// A file with two names has two folders, and so two locks, which know nothing of each other.
-    fn has_one_name(&self) -> Result<(), StoreError> {
+    fn has_one_name(&self) -> StoreResult<()> {
         for (name, _) in self.cursors()? {
             let path = self.paths.parent().join(name);
-            let stamp = self.disk.stamp(&path).map_err(|error| refused(&error, &path))?;
+            let stamp = self.disk.stamp(&path).at(&path)?;
             if stamp.is_some_and(|stamp| stamp.links > 1) {
                 let path = path.display();
                 let what = format!(
@@ -112,29 +110,29 @@ impl FileWriter {
     }
 
     /// The names of all cursor files, and of which duties they are if the names tell.
-    fn cursors(&self) -> Result<Vec<(String, Option<DutyKey>)>, StoreError> {
+    fn cursors(&self) -> StoreResult<Vec<(String, Option<DutyKey>)>> {
         let folder = self.paths.parent();
-        let names = self.disk.list(folder).map_err(|error| refused(&error, folder))?;
+        let names = self.disk.list(folder).at(folder)?;
         let cursor = |name: String| self.paths.is_cursor(&name).map(|duty| (name, duty));
         Ok(names.into_iter().filter_map(cursor).collect())
     }
 
     /// Before anything is written: makes a store of what was only looked at so far.
-    pub(super) fn prepare(&mut self, live: &LiveState) -> Result<(), StoreError> {
+    pub(super) fn prepare(&mut self) -> StoreResult<()> {
         match self.lock {
             Some(_) => Ok(()),
-            None => self.enter(live, true),
+            None => self.enter(true),
         }
     }
 
     /// Takes the lock and reads the state, or writes the first one.
-    fn enter(&mut self, live: &LiveState, asked: bool) -> Result<(), StoreError> {
+    fn enter(&mut self, asked: bool) -> StoreResult<()> {
         self.has_one_name()?;
         let folder = self.paths.folder();
         self.make_folder(&folder)?;
         let path = self.paths.lock();
         let access = self.access(&path)?;
-        let lock = self.disk.lock(&path, access).map_err(|error| refused(&error, &path))?;
+        let lock = self.disk.lock(&path, access).at(&path)?;
         let Some(lock) = lock else {
             let what = format!("{} is locked", path.display());
             return Err(StoreError::refused(Code::InUse, what));
@@ -142,30 +140,30 @@ impl FileWriter {
         // What the process before us wrote may not be durable yet; nothing is built on it before.
         self.unsynced.extend([self.paths.parent().to_owned(), folder.clone()]);
         self.settle()?;
-        let names = self.disk.list(&folder).map_err(|error| refused(&error, &folder))?;
+        let names = self.disk.list(&folder).at(&folder)?;
         self.enter_store(&names, asked)?;
         self.lock = Some(lock);
-        let entered = self.enter_all(live, &names);
+        let entered = self.enter_all(&names);
         if entered.is_err() {
             // Who has the lock knows every epoch: with some of them only, the next call would grant
             // others again. So this is a look once more, and the next call starts over.
             self.lock = None;
             self.rooms.clear();
             self.lost.clear();
-            let _ = self.scan(live);
+            let _ = self.scan();
         }
         entered
     }
 
-    fn enter_all(&mut self, live: &LiveState, names: &[String]) -> Result<(), StoreError> {
+    fn enter_all(&mut self, names: &[String]) -> StoreResult<()> {
         self.rooms.clear();
         self.lost.clear();
-        self.enter_groups(live, names)?;
-        self.finish_forgetting(live)?;
-        self.scan(live)
+        self.enter_groups(names)?;
+        self.finish_forgetting()?;
+        self.scan()
     }
 
-    fn enter_store(&mut self, names: &[String], asked: bool) -> Result<(), StoreError> {
+    fn enter_store(&mut self, names: &[String], asked: bool) -> StoreResult<()> {
         let path = self.paths.store();
         if !names.iter().any(|name| name == "store.json") {
             let kept = names.iter().find(|name| name.starts_with("store.json.corrupt-"));
@@ -175,8 +173,7 @@ impl FileWriter {
             let kept = kept.map_or(String::new(), |kept| format!("; it is kept as {kept}"));
             return Err(damaged(format!("{} is gone{kept}; put it back", path.display())));
         }
-        let bytes =
-            self.disk.read(&path, MAX_AUDIT_FILE_BYTES).map_err(|error| refused(&error, &path))?;
+        let bytes = self.disk.read(&path, MAX_AUDIT_FILE_BYTES).at(&path)?;
         let store: StoreFile = match folder::read(&bytes) {
             Ok(store) => store,
             Err(InvalidCursorFile(why)) => {
@@ -200,13 +197,13 @@ impl FileWriter {
     }
 
     /// Reads the state of every group; what is damaged is kept aside and remembered.
-    fn enter_groups(&mut self, live: &LiveState, names: &[String]) -> Result<(), StoreError> {
+    fn enter_groups(&mut self, names: &[String]) -> StoreResult<()> {
         let retention = Retention {
             history_slots: usize::try_from(self.store.history_slots).unwrap_or(1),
             audit_kept: usize::try_from(self.store.audit_kept).unwrap_or(usize::MAX),
         };
         let (retention, floor) = (retention.check()?, Epoch::new(self.store.floor)?);
-        live.step(|state, _| {
+        self.live.step(|state, _| {
             state.groups.clear();
             state.floor = floor;
             state.retain(in_memory(retention));
@@ -222,13 +219,10 @@ impl FileWriter {
                 }
                 continue;
             }
-            let bytes = self
-                .disk
-                .read(&path, MAX_AUDIT_FILE_BYTES)
-                .map_err(|error| refused(&error, &path))?;
+            let bytes = self.disk.read(&path, MAX_AUDIT_FILE_BYTES).at(&path)?;
             match enter_group(&bytes) {
                 Ok((name, group, room)) => {
-                    live.step(|state, _| state.groups.insert(name.clone(), group));
+                    self.live.step(|state, _| state.groups.insert(name.clone(), group));
                     self.rooms.insert(name, room);
                 }
                 Err(InvalidCursorFile(why)) => {
@@ -244,7 +238,7 @@ impl FileWriter {
 
     /// Looks for cursor files that the state does not know: those of others, and those whose state
     /// was lost. What is wrong with one of them is told to whoever asks for it.
-    fn scan(&mut self, live: &LiveState) -> Result<(), StoreError> {
+    fn scan(&mut self) -> StoreResult<()> {
         for (name, duty) in self.cursors()? {
             let path = self.paths.parent().join(name);
             let duty = match duty {
@@ -254,8 +248,8 @@ impl FileWriter {
             let Some(duty) = duty else { continue };
             let known =
                 |state: &mut StoreState| state.group(&duty.group).holds.contains_key(&duty.id);
-            if !live.step(|state, _| known(state)) {
-                let _ = self.read(live, &duty);
+            if !self.live.step(|state, _| known(state)) {
+                let _ = self.read(&duty);
             }
         }
         Ok(())

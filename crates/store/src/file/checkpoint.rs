@@ -5,32 +5,28 @@ use std::path::{Path, PathBuf};
 
 use tenure_core::store::{Checkpoint, Commit, Committed};
 use tenure_core::{
-    Code, Document, DutyKey, Epoch, InstanceId, LocalInstant, Session, StoreError, Version,
+    Code, Document, DutyKey, Epoch, InstanceId, LocalInstant, Session, StoreError, StoreResult,
+    Version,
 };
 use tenure_wire::cursor::{self, CursorFile, InvalidCursorFile};
 
 use super::disk::Stamp;
-use super::live::LiveState;
 use super::paths::FilePaths;
-use super::writer::{FileWriter, damaged, refused};
+use super::writer::{DiskResult as _, FileWriter, damaged, refused};
 
 /// Writer of a cursor file that names none.
 const PLAIN_WRITER: &str = "v1";
 
 impl FileWriter {
     /// The newest checkpoint of a duty, read from its cursor file.
-    pub(super) fn read(
-        &mut self,
-        live: &LiveState,
-        duty: &DutyKey,
-    ) -> Result<Option<Checkpoint>, StoreError> {
+    pub(super) fn read(&mut self, duty: &DutyKey) -> StoreResult<Option<Checkpoint>> {
         let path = self.paths.cursor(duty);
-        let Some(stamp) = self.disk.stamp(&path).map_err(|error| refused(&error, &path))? else {
-            self.absent(live, duty, &path)?;
+        let Some(stamp) = self.disk.stamp(&path).at(&path)? else {
+            self.absent(duty, &path)?;
             return Ok(None);
         };
         let checkpoint = match self.parse(&path)? {
-            Ok(CursorFile::Ours(of, found)) if of == *duty => self.put_back(live, duty, found)?,
+            Ok(CursorFile::Ours(of, found)) if of == *duty => self.put_back(duty, found)?,
             Ok(CursorFile::Ours(of, _)) => {
                 let path = path.display();
                 return Err(damaged(format!("{path} is the cursor of {of}, not of {duty}")));
@@ -39,16 +35,16 @@ impl FileWriter {
                 let (instance, unix_ms) = (InstanceId::new(PLAIN_WRITER)?, stamp.unix_ms());
                 let (version, epoch) = Default::default();
                 let found = Checkpoint { version, epoch, instance, document, unix_ms };
-                self.import(live, duty, found)?
+                self.import(duty, found)?
             }
-            Err(InvalidCursorFile(why)) => return Err(self.put_aside(live, duty, &path, &why)?),
+            Err(InvalidCursorFile(why)) => return Err(self.put_aside(duty, &path, &why)?),
         };
-        self.note(live, duty, &checkpoint, stamp);
+        self.note(duty, &checkpoint, stamp);
         Ok(Some(checkpoint))
     }
 
     /// Reads a file; what is wrong with it is told apart from a disk that does not answer.
-    fn parse(&self, path: &Path) -> Result<Result<CursorFile, InvalidCursorFile>, StoreError> {
+    fn parse(&self, path: &Path) -> StoreResult<Result<CursorFile, InvalidCursorFile>> {
         match self.disk.read(path, cursor::MAX_CURSOR_FILE_BYTES) {
             Ok(bytes) => Ok(cursor::read(&bytes)),
             Err(error) if error.kind() == ErrorKind::InvalidData => {
@@ -62,31 +58,27 @@ impl FileWriter {
     }
 
     /// Reads the cursor file again if it is another one than the one that was read last.
-    pub(super) fn refresh(&mut self, live: &LiveState, duty: &DutyKey) -> Result<(), StoreError> {
+    pub(super) fn refresh(&mut self, duty: &DutyKey) -> StoreResult<()> {
         let path = self.paths.cursor(duty);
-        let stamp = self.disk.stamp(&path).map_err(|error| refused(&error, &path))?;
+        let stamp = self.disk.stamp(&path).at(&path)?;
         let known = self.rooms.get(&duty.group).and_then(|room| room.stamps.get(&duty.id));
         if stamp.is_some() && stamp.as_ref() == known {
             return Ok(());
         }
-        self.read(live, duty).map(drop)
+        self.read(duty).map(drop)
     }
 
     /// The same for a call that needs no cursor: a damaged one is told to those who do.
-    pub(super) fn refresh_if_whole(
-        &mut self,
-        live: &LiveState,
-        duty: &DutyKey,
-    ) -> Result<(), StoreError> {
-        match self.refresh(live, duty) {
+    pub(super) fn refresh_if_whole(&mut self, duty: &DutyKey) -> StoreResult<()> {
+        match self.refresh(duty) {
             Err(error) if error.code() == Code::Damaged => Ok(()),
             refreshed => refreshed,
         }
     }
 
-    fn note(&mut self, live: &LiveState, duty: &DutyKey, found: &Checkpoint, stamp: Stamp) {
+    fn note(&mut self, duty: &DutyKey, found: &Checkpoint, stamp: Stamp) {
         let newest = Checkpoint { document: Document::default(), ..found.clone() };
-        live.step(|state, _| state.group(&duty.group).note_checkpoint(&duty.id, Some(newest)));
+        self.live.step(|state, _| state.group(&duty.group).note_checkpoint(&duty.id, Some(newest)));
         let writes = self.lock.is_some();
         let room = self.room(&duty.group);
         room.stamps.insert(duty.id.clone(), stamp);
@@ -111,8 +103,8 @@ impl FileWriter {
 
     /// There is no cursor file. That is an answer only if there was none before: who starts from
     /// nothing by mistake does everything again.
-    fn absent(&mut self, live: &LiveState, duty: &DutyKey, path: &Path) -> Result<(), StoreError> {
-        live.step(|state, _| state.group(&duty.group).note_checkpoint(&duty.id, None));
+    fn absent(&mut self, duty: &DutyKey, path: &Path) -> StoreResult<()> {
+        self.live.step(|state, _| state.group(&duty.group).note_checkpoint(&duty.id, None));
         let room = self.room(&duty.group);
         room.stamps.remove(&duty.id);
         if let Some(aside) = room.aside.get(&duty.id) {
@@ -143,14 +135,8 @@ impl FileWriter {
     }
 
     /// Keeps a damaged cursor file under another name, and remembers that it did.
-    fn put_aside(
-        &mut self,
-        live: &LiveState,
-        duty: &DutyKey,
-        path: &Path,
-        why: &str,
-    ) -> Result<StoreError, StoreError> {
-        live.step(|state, _| state.group(&duty.group).note_checkpoint(&duty.id, None));
+    fn put_aside(&mut self, duty: &DutyKey, path: &Path, why: &str) -> StoreResult<StoreError> {
+        self.live.step(|state, _| state.group(&duty.group).note_checkpoint(&duty.id, None));
         if self.lock.is_none() {
             return Ok(damaged(format!("{} {why}", path.display())));
         }
@@ -158,9 +144,9 @@ impl FileWriter {
         self.room(&duty.group).aside.insert(duty.id.clone(), aside.display().to_string());
         // Remembered first: a file that is gone and not remembered would look like none at all.
         if self.ready(&duty.group).is_ok() {
-            self.persist_as_is(live, &duty.group)?;
+            self.persist_as_is(&duty.group)?;
         }
-        self.disk.rename(path, &aside).map_err(|error| refused(&error, path))?;
+        self.disk.rename(path, &aside).at(path)?;
         self.sync_parent(path)?;
         let (path_shown, aside) = (path.display(), aside.display());
         let advice = self.advice(duty, path);
@@ -170,15 +156,10 @@ impl FileWriter {
     /// A file of ours. If it is older than what is known it was put back by somebody: then it is
     /// the newest checkpoint, as a plain one would be. Counting on from its own version would give
     /// a version a second time, and overwrite what the history has of the first.
-    fn put_back(
-        &mut self,
-        live: &LiveState,
-        duty: &DutyKey,
-        found: Checkpoint,
-    ) -> Result<Checkpoint, StoreError> {
+    fn put_back(&mut self, duty: &DutyKey, found: Checkpoint) -> StoreResult<Checkpoint> {
         let newest = self.generations(duty)?.first().copied().unwrap_or_default();
         if found.version < newest.max(self.seen(duty)) {
-            return self.import(live, duty, found);
+            return self.import(duty, found);
         }
         if found.version > newest && self.lock.is_some() {
             // The process ended before it could say that this one was stored.
@@ -194,12 +175,7 @@ impl FileWriter {
 
     /// A file that somebody put there who did not count: the newest checkpoint, whatever was here
     /// before. It goes to the history at once, so that its version stays what it is.
-    fn import(
-        &mut self,
-        live: &LiveState,
-        duty: &DutyKey,
-        found: Checkpoint,
-    ) -> Result<Checkpoint, StoreError> {
+    fn import(&mut self, duty: &DutyKey, found: Checkpoint) -> StoreResult<Checkpoint> {
         let newest = match self.generations(duty)?.first() {
             Some(version) => Some(self.generation(duty, *version)?),
             None => None,
@@ -215,7 +191,7 @@ impl FileWriter {
         if let Some(newest) = newest.as_ref().filter(|newest| same(newest)) {
             return Ok(newest.clone());
         }
-        let granted = live.step(|state, _| state.group(&duty.group).granted(&duty.id));
+        let granted = self.live.step(|state, _| state.group(&duty.group).granted(&duty.id));
         let epoch = newest.map_or_else(Default::default, |newest| newest.epoch);
         let counted = self.pending(duty)?.max(seen).max(found.version);
         let checkpoint = Checkpoint {
@@ -230,12 +206,12 @@ impl FileWriter {
     }
 
     /// The versions in the history of a duty, newest first.
-    pub(super) fn generations(&self, duty: &DutyKey) -> Result<Vec<Version>, StoreError> {
+    pub(super) fn generations(&self, duty: &DutyKey) -> StoreResult<Vec<Version>> {
         self.versions(duty, FilePaths::is_generation)
     }
 
     /// The newest version in the history of a duty, even if it is not sure that it was stored.
-    fn pending(&self, duty: &DutyKey) -> Result<Version, StoreError> {
+    fn pending(&self, duty: &DutyKey) -> StoreResult<Version> {
         let pending = self.versions(duty, FilePaths::is_pending)?;
         let stored = self.generations(duty)?;
         Ok(pending.into_iter().chain(stored).max().unwrap_or_default())
@@ -245,15 +221,15 @@ impl FileWriter {
         &self,
         duty: &DutyKey,
         is: impl Fn(&str) -> Option<Version>,
-    ) -> Result<Vec<Version>, StoreError> {
+    ) -> StoreResult<Vec<Version>> {
         let folder = self.paths.history(duty);
-        let names = self.disk.list(&folder).map_err(|error| refused(&error, &folder))?;
+        let names = self.disk.list(&folder).at(&folder)?;
         let mut versions: Vec<_> = names.iter().filter_map(|name| is(name)).collect();
         versions.sort_by(|a, b| b.cmp(a));
         Ok(versions)
     }
 
-    fn generation(&self, duty: &DutyKey, version: Version) -> Result<Checkpoint, StoreError> {
+    fn generation(&self, duty: &DutyKey, version: Version) -> StoreResult<Checkpoint> {
         let path = self.paths.generation(duty, version);
         match self.parse(&path)? {
             Ok(CursorFile::Ours(of, checkpoint))
@@ -277,9 +253,9 @@ impl FileWriter {
         duty: &DutyKey,
         of: &Checkpoint,
         name: impl Fn(&FilePaths, &DutyKey, Version) -> PathBuf,
-    ) -> Result<(), StoreError> {
+    ) -> StoreResult<()> {
         let folder = self.paths.history(duty);
-        if self.disk.stamp(&folder).map_err(|error| refused(&error, &folder))?.is_none() {
+        if self.disk.stamp(&folder).at(&folder)?.is_none() {
             for folder in [self.paths.histories(), folder] {
                 self.make_folder(&folder)?;
                 self.sync_parent(&folder)?;
@@ -290,13 +266,9 @@ impl FileWriter {
     }
 
     /// The checkpoints of a duty, newest first. While the cursor file is damaged, those of before.
-    pub(super) fn history(
-        &mut self,
-        live: &LiveState,
-        duty: &DutyKey,
-    ) -> Result<Vec<Checkpoint>, StoreError> {
+    pub(super) fn history(&mut self, duty: &DutyKey) -> StoreResult<Vec<Checkpoint>> {
         let mut versions = self.generations(duty)?;
-        let newest = match self.read(live, duty) {
+        let newest = match self.read(duty) {
             Ok(None) => return Ok(Vec::new()),
             Ok(newest) => newest,
             Err(error) if error.code() == Code::Damaged && !versions.is_empty() => None,
@@ -306,7 +278,7 @@ impl FileWriter {
             // One that is newer was on its way when the process ended.
             versions.retain(|version| *version < newest.version);
         }
-        let slots = live.step(|state, _| state.retention.history_slots);
+        let slots = self.live.step(|state, _| state.retention.history_slots);
         versions.truncate(slots - usize::from(newest.is_some()));
         let mut history: Vec<_> = newest.into_iter().collect();
         for version in versions {
@@ -318,14 +290,13 @@ impl FileWriter {
     /// Stores checkpoints, one after the other: they take effect together only one by one.
     pub(super) fn commit(
         &mut self,
-        live: &LiveState,
         session: &Session,
         commits: &[Commit],
-    ) -> Result<Vec<Committed>, StoreError> {
-        self.prepare(live)?;
+    ) -> StoreResult<Vec<Committed>> {
+        self.prepare()?;
         self.ready(&session.group)?;
         for commit in commits {
-            self.refresh(live, &commit.hold.duty)?;
+            self.refresh(&commit.hold.duty)?;
         }
         // Nobody can take a duty over until this writer is given back, so the judgement stands.
         let judge = |state: &mut crate::state::StoreState, now: LocalInstant| {
@@ -335,13 +306,13 @@ impl FileWriter {
                 let Committed::Saved(version) = committed else { return Ok((committed, None)) };
                 Ok((committed, Some(group.checkpoint(commit, version, now))))
             };
-            commits.iter().map(judge).collect::<Result<Vec<_>, StoreError>>()
+            commits.iter().map(judge).collect::<StoreResult<Vec<_>>>()
         };
-        let judged = live.step(judge)?;
+        let judged = self.live.step(judge)?;
         let (mut answers, mut stored) = (Vec::new(), false);
         for (commit, (answer, checkpoint)) in commits.iter().zip(judged) {
             if let Some(checkpoint) = checkpoint {
-                let saved = self.save(live, &commit.hold.duty, &checkpoint);
+                let saved = self.save(&commit.hold.duty, &checkpoint);
                 saved.map_err(|error| if stored { error.or_happened() } else { error })?;
                 stored = true;
             }
@@ -354,19 +325,14 @@ impl FileWriter {
     /// new one: a version that was stored once is never counted again, even if somebody else
     /// overwrites the cursor file. Until it is stored it has another name there, which tells it
     /// from one that was stored and whose predecessor was put back.
-    fn save(
-        &mut self,
-        live: &LiveState,
-        duty: &DutyKey,
-        new: &Checkpoint,
-    ) -> Result<(), StoreError> {
+    fn save(&mut self, duty: &DutyKey, new: &Checkpoint) -> StoreResult<()> {
         let path = self.paths.cursor(duty);
         let before = Version::new(new.version.get() - 1)?;
         if before > Version::ZERO {
             let kept = self.paths.generation(duty, before);
-            let found = self.disk.stamp(&kept).map_err(|error| refused(&error, &kept))?;
+            let found = self.disk.stamp(&kept).at(&kept)?;
             if found.is_none()
-                && let Some(old) = self.read(live, duty)?
+                && let Some(old) = self.read(duty)?
             {
                 self.write_generation(duty, &old, FilePaths::generation)?;
             }
@@ -379,14 +345,14 @@ impl FileWriter {
         let stamp = self.disk.stamp(&path).ok().flatten();
         let first = !self.room(&duty.group).versions.contains_key(&duty.id);
         if let Some(stamp) = stamp {
-            self.note(live, duty, new, stamp);
+            self.note(duty, new, stamp);
         }
         if first {
             // So that a cursor file that is removed later is missed. The commit has happened; if
             // this fails it is written with the next grant.
-            let _ = self.persist_as_is(live, &duty.group);
+            let _ = self.persist_as_is(&duty.group);
         }
-        let slots = live.step(|state, _| state.retention.history_slots) as u64;
+        let slots = self.live.step(|state, _| state.retention.history_slots) as u64;
         if let Some(old) = new.version.get().checked_sub(slots).filter(|old| *old > 0) {
             // What is not removed now only takes room.
             let _ = self.disk.remove(&self.paths.generation(duty, Version::new(old)?));

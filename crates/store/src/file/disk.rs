@@ -80,7 +80,7 @@ pub struct Lock {
 impl Lock {
     /// A lock of a disk that nobody else can reach.
     #[cfg(feature = "conformance")]
-    pub(super) fn alone() -> Self {
+    pub(crate) fn alone() -> Self {
         Self { _file: None }
     }
 }
@@ -181,10 +181,7 @@ impl Disk for RealDisk {
     fn read(&self, path: &Path, most: usize) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         File::open(path)?.take(most as u64 + 1).read_to_end(&mut bytes)?;
-        match bytes.len() > most {
-            true => Err(ErrorKind::InvalidData.into()),
-            false => Ok(bytes),
-        }
+        if bytes.len() > most { Err(ErrorKind::InvalidData.into()) } else { Ok(bytes) }
     }
 
     fn stamp(&self, path: &Path) -> io::Result<Option<Stamp>> {

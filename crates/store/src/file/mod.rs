@@ -41,9 +41,6 @@ mod audit;
 mod boot;
 mod checkpoint;
 mod disk;
-#[cfg(feature = "conformance")]
-pub mod faulty_disk;
-mod live;
 mod paths;
 mod upkeep;
 mod writer;
@@ -52,16 +49,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use tenure_core::guarantee::{Fact, Survey};
 use tenure_core::store::{
     Abilities, Adopt, Adopted, AuditEntry, AuditRange, Checkpoint, ClaimRequest, Claimed, Closed,
     Commit, Committed, Evict, Evicted, Forgotten, GroupDocument, Holder, KeptAlive, Member,
-    OpenSession, Opened, Released, Replaced, Retention, Watch, check,
+    OpenSession, Opened, Released, Replaced, Retention, Watch,
 };
 use tenure_core::{
-    Clock, Code, Document, DutyKey, GroupName, Hold, InstanceId, Note, Reason, Session, Store,
-    StoreError, Version,
+    Clock, Code, Document, DutyKey, GroupName, Hold, InstanceId, LocalInstant, Note, Reason,
+    Session, StoreError, StoreResult, Version,
 };
 use tokio::sync::Mutex;
 use tokio::time::timeout;
@@ -71,8 +67,10 @@ pub use disk::{Disk, FileAccess, Lock, RealDisk, Stamp};
 #[cfg(not(feature = "conformance"))]
 use disk::{Disk, RealDisk};
 
+use crate::clock::unix_ms;
+use crate::delegate::{impl_store, own_method};
+use crate::state::{LiveState, StoreState};
 use crate::{BootClock, IfAbsent};
-use live::LiveState;
 use writer::FileWriter;
 
 /// Time limit of a call that waits for the disk.
@@ -116,24 +114,24 @@ impl Default for FileSettings {
 /// A store in a cursor file and the folder beside it.
 #[derive(Debug)]
 pub struct FileStore {
-    live: Arc<LiveState>,
+    pub(crate) live: Arc<LiveState>,
     writer: Arc<Mutex<FileWriter>>,
     folder: PathBuf,
 }
 
 impl FileStore {
     /// Opens the file and ends all sessions of before.
-    pub async fn open(settings: FileSettings) -> Result<Self, StoreError> {
+    pub async fn open(settings: FileSettings) -> StoreResult<Self> {
         Self::on(settings, Arc::new(RealDisk::default())).await
     }
 
     /// Opens the file on another disk.
     #[cfg(feature = "conformance")]
-    pub async fn open_on(settings: FileSettings, disk: Arc<dyn Disk>) -> Result<Self, StoreError> {
+    pub async fn open_on(settings: FileSettings, disk: Arc<dyn Disk>) -> StoreResult<Self> {
         Self::on(settings, disk).await
     }
 
-    async fn on(settings: FileSettings, disk: Arc<dyn Disk>) -> Result<Self, StoreError> {
+    async fn on(settings: FileSettings, disk: Arc<dyn Disk>) -> StoreResult<Self> {
         let mut attempts = 1;
         loop {
             let opened = Self::attempt(settings.clone(), disk.clone()).await;
@@ -146,11 +144,11 @@ impl FileStore {
         }
     }
 
-    async fn attempt(settings: FileSettings, disk: Arc<dyn Disk>) -> Result<Self, StoreError> {
+    async fn attempt(settings: FileSettings, disk: Arc<dyn Disk>) -> StoreResult<Self> {
         let open = move || {
-            let (writer, live) = boot::open(settings, disk)?;
-            let folder = writer.paths.parent().to_owned();
-            Ok(Self { live: Arc::new(live), writer: Arc::new(Mutex::new(writer)), folder })
+            let writer = boot::open(settings, disk)?;
+            let (live, folder) = (writer.live.clone(), writer.paths.parent().to_owned());
+            Ok(Self { live, writer: Arc::new(Mutex::new(writer)), folder })
         };
         let opened = tokio::task::spawn_blocking(open).await;
         opened.map_err(|error| StoreError::unknown(Code::Failed, error.to_string()))?
@@ -160,25 +158,48 @@ impl FileStore {
     /// dropped may still happen.
     async fn run<T: Send + 'static>(
         &self,
-        job: impl FnOnce(&mut FileWriter, &LiveState) -> Result<T, StoreError> + Send + 'static,
-    ) -> Result<T, StoreError> {
+        job: impl FnOnce(&mut FileWriter) -> StoreResult<T> + Send + 'static,
+    ) -> StoreResult<T> {
         let busy = |_| StoreError::refused(Code::Busy, "others are still writing");
         let waiting = self.writer.clone().lock_owned();
         let mut writer = timeout(DISK_TIMEOUT, waiting).await.map_err(busy)?;
-        let live = self.live.clone();
         let work = tokio::task::spawn_blocking(move || {
             writer.settle()?;
-            job(&mut writer, &live)
+            job(&mut writer)
         });
         let late = |_| StoreError::unknown(Code::Lost, "the disk did not answer in time");
         let done = timeout(DISK_TIMEOUT, work).await.map_err(late)?;
         done.map_err(|error| StoreError::unknown(Code::Failed, error.to_string()))?
     }
+
+    /// Makes one step on a group, on disk and in memory, and notifies its watchers.
+    async fn change<T: Send + 'static>(
+        &self,
+        group: &GroupName,
+        step: impl Fn(&mut StoreState, LocalInstant) -> T + Send + 'static,
+    ) -> StoreResult<T> {
+        let name = group.clone();
+        let changed = self.run(move |writer| writer.change(&name, step)).await?;
+        self.live.hints.send(group);
+        Ok(changed)
+    }
+
+    /// Reads the state after a look at the main cursor file, which others may have replaced.
+    async fn refreshed<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&mut StoreState, LocalInstant) -> T + Send + 'static,
+    ) -> StoreResult<T> {
+        self.run(|writer| {
+            let main = writer.paths.main.clone();
+            writer.refresh_if_whole(&main)?;
+            Ok(writer.live.step(read))
+        })
+        .await
+    }
 }
 
-#[async_trait]
-impl Store for FileStore {
-    fn abilities(&self) -> Abilities {
+impl FileStore {
+    fn store_abilities(&self) -> Abilities {
         Abilities {
             dense_epochs: true,
             durable: true,
@@ -189,36 +210,22 @@ impl Store for FileStore {
         }
     }
 
-    async fn open_session(&self, open: &OpenSession) -> Result<Opened, StoreError> {
-        let (wish, group) = (open.clone(), open.group.clone());
-        let opened = self
-            .run(move |writer, live| writer.change(live, &group, |s, now| s.open(&wish, now)))
-            .await?;
-        self.live.hints.send(&open.group);
-        Ok(opened)
+    async fn session_open(&self, open: &OpenSession) -> StoreResult<Opened> {
+        let own = open.clone();
+        self.change(&open.group, move |state, now| state.open(&own, now)).await
     }
 
-    async fn close_session(
-        &self,
-        session: &Session,
-        reason: &Reason,
-    ) -> Result<Closed, StoreError> {
+    async fn session_close(&self, session: &Session, reason: &Reason) -> StoreResult<Closed> {
         let (own, reason) = (session.clone(), reason.clone());
-        let close = move |writer: &mut FileWriter, live: &LiveState| {
-            writer.change(live, &own.group, |state, now| state.close(&own, &reason, now))
-        };
-        let closed = self.run(close).await?;
-        self.live.hints.send(&session.group);
-        Ok(closed)
+        self.change(&session.group, move |state, now| state.close(&own, &reason, now)).await
     }
 
-    async fn keep_alive(
+    async fn session_keep_alive(
         &self,
         session: &Session,
         note: Option<&Note>,
         holds: &[Hold],
-    ) -> Result<KeptAlive, StoreError> {
-        check::keep_alive(holds)?;
+    ) -> StoreResult<KeptAlive> {
         let kept = self.live.step(|state, now| state.keep_alive(session, note, holds, now));
         if note.is_some() {
             self.live.hints.send(&session.group);
@@ -226,188 +233,140 @@ impl Store for FileStore {
         Ok(kept)
     }
 
-    async fn claim(
+    async fn hold_claim(
         &self,
         session: &Session,
         wants: &[ClaimRequest],
         reason: &Reason,
-    ) -> Result<Vec<Claimed>, StoreError> {
-        check::claim(session, wants)?;
+    ) -> StoreResult<Vec<Claimed>> {
         let (own, wants, reason) = (session.clone(), wants.to_vec(), reason.clone());
-        let claim = move |writer: &mut FileWriter, live: &LiveState| {
-            writer.prepare(live)?;
-            writer.finish_forgetting(live)?;
+        let claim = move |writer: &mut FileWriter| {
+            writer.prepare()?;
+            writer.finish_forgetting()?;
             for want in &wants {
-                writer.refresh_if_whole(live, &want.duty)?;
+                writer.refresh_if_whole(&want.duty)?;
             }
-            writer.change(live, &own.group, |state, now| state.claim(&own, &wants, &reason, now))?
+            writer.change(&own.group, |state, now| state.claim(&own, &wants, &reason, now))?
         };
         let claimed = self.run(claim).await?;
         self.live.hints.send(&session.group);
         Ok(claimed)
     }
 
-    async fn release(
+    async fn hold_release(
         &self,
         session: &Session,
         holds: &[Hold],
         reason: &Reason,
-    ) -> Result<Vec<Released>, StoreError> {
-        check::release(session, holds)?;
+    ) -> StoreResult<Vec<Released>> {
         let (own, holds, reason) = (session.clone(), holds.to_vec(), reason.clone());
-        let release = move |writer: &mut FileWriter, live: &LiveState| {
-            writer.change(live, &own.group, |state, now| state.release(&own, &holds, &reason, now))
-        };
-        let released = self.run(release).await?;
-        self.live.hints.send(&session.group);
-        Ok(released)
+        let release = move |state: &mut StoreState, now| state.release(&own, &holds, &reason, now);
+        self.change(&session.group, release).await
     }
 
-    async fn evict(
+    async fn session_evict(
         &self,
         group: &GroupName,
         instance: &InstanceId,
         when: Evict,
         reason: &Reason,
-    ) -> Result<Evicted, StoreError> {
+    ) -> StoreResult<Evicted> {
         let (name, instance, reason) = (group.clone(), instance.clone(), reason.clone());
-        let evict = move |writer: &mut FileWriter, live: &LiveState| {
-            let step = |state: &mut crate::state::StoreState, now| {
-                state.evict(&name, &instance, when, &reason, now)
-            };
-            writer.change(live, &name, step)
-        };
-        let evicted = self.run(evict).await?;
-        self.live.hints.send(group);
-        Ok(evicted)
-    }
-
-    async fn groups(&self) -> Result<Vec<GroupName>, StoreError> {
-        self.run(|writer, live| {
-            let main = writer.paths.main.clone();
-            writer.refresh_if_whole(live, &main)?;
-            Ok(live.step(|state, _| state.groups()))
-        })
-        .await
-    }
-
-    async fn members(&self, group: &GroupName) -> Result<Vec<Member>, StoreError> {
-        Ok(self.live.step(|state, now| state.members(group, now)))
-    }
-
-    async fn holders(&self, group: &GroupName) -> Result<Vec<Holder>, StoreError> {
-        let group = group.clone();
-        self.run(move |writer, live| {
-            let main = writer.paths.main.clone();
-            writer.refresh_if_whole(live, &main)?;
-            Ok(live.step(|state, now| state.holders(&group, now)))
-        })
-        .await
-    }
-
-    async fn load(&self, duties: &[DutyKey]) -> Result<Vec<Option<Checkpoint>>, StoreError> {
-        check::load(duties)?;
-        let duties = duties.to_vec();
-        self.run(move |writer, live| duties.iter().map(|duty| writer.read(live, duty)).collect())
+        self.change(group, move |state, now| state.evict(&name, &instance, when, &reason, now))
             .await
     }
 
-    async fn commit(
+    async fn group_list(&self) -> StoreResult<Vec<GroupName>> {
+        self.refreshed(|state, _| state.groups()).await
+    }
+
+    async fn group_members(&self, group: &GroupName) -> StoreResult<Vec<Member>> {
+        Ok(self.live.step(|state, now| state.members(group, now)))
+    }
+
+    async fn group_holders(&self, group: &GroupName) -> StoreResult<Vec<Holder>> {
+        let group = group.clone();
+        self.refreshed(move |state, now| state.holders(&group, now)).await
+    }
+
+    async fn checkpoint_load(&self, duties: &[DutyKey]) -> StoreResult<Vec<Option<Checkpoint>>> {
+        let duties = duties.to_vec();
+        self.run(move |writer| duties.iter().map(|duty| writer.read(duty)).collect()).await
+    }
+
+    async fn checkpoint_commit(
         &self,
         session: &Session,
         commits: &[Commit],
-    ) -> Result<Vec<Committed>, StoreError> {
-        check::commit(session, commits)?;
+    ) -> StoreResult<Vec<Committed>> {
         let (session, commits) = (session.clone(), commits.to_vec());
-        self.run(move |writer, live| writer.commit(live, &session, &commits)).await
+        self.run(move |writer| writer.commit(&session, &commits)).await
     }
 
-    async fn history(&self, duty: &DutyKey) -> Result<Vec<Checkpoint>, StoreError> {
+    async fn checkpoint_history(&self, duty: &DutyKey) -> StoreResult<Vec<Checkpoint>> {
         let duty = duty.clone();
-        self.run(move |writer, live| writer.history(live, &duty)).await
+        self.run(move |writer| writer.history(&duty)).await
     }
 
-    async fn group_document(&self, group: &GroupName) -> Result<GroupDocument, StoreError> {
+    async fn document_read(&self, group: &GroupName) -> StoreResult<GroupDocument> {
         Ok(self.live.step(|state, _| state.document(group)))
     }
 
-    async fn replace_group_document(
+    async fn document_replace(
         &self,
         group: &GroupName,
         expected: Version,
         document: &Document,
-    ) -> Result<Replaced, StoreError> {
+    ) -> StoreResult<Replaced> {
         let (name, document) = (group.clone(), document.clone());
-        let replace = move |writer: &mut FileWriter, live: &LiveState| {
-            let step = |state: &mut crate::state::StoreState, _| {
-                state.replace_document(&name, expected, &document)
-            };
-            writer.change(live, &name, step)?
-        };
-        let replaced = self.run(replace).await?;
-        self.live.hints.send(group);
-        Ok(replaced)
+        self.change(group, move |state, _| state.replace_document(&name, expected, &document))
+            .await?
     }
 
-    async fn watch(&self, group: &GroupName) -> Result<Box<dyn Watch>, StoreError> {
-        Ok(self.live.hints.watch(group))
+    async fn group_watch(&self, group: &GroupName) -> StoreResult<Box<dyn Watch>> {
+        Ok(self.live.hints.watch(group, ()))
     }
 
-    async fn audit(
+    async fn audit_read(
         &self,
         group: &GroupName,
         range: AuditRange,
-    ) -> Result<Vec<AuditEntry>, StoreError> {
+    ) -> StoreResult<Vec<AuditEntry>> {
         let group = group.clone();
-        self.run(move |writer, live| writer.audit(live, &group, range)).await
+        self.run(move |writer| writer.audit(&group, range)).await
     }
 
-    async fn forget(
+    async fn duty_forget(
         &self,
         duties: &[DutyKey],
         reason: &Reason,
-    ) -> Result<Vec<Forgotten>, StoreError> {
-        check::forget(duties)?;
+    ) -> StoreResult<Vec<Forgotten>> {
         let (own, reason) = (duties.to_vec(), reason.clone());
-        let forgotten = self.run(move |writer, live| writer.forget(live, &own, &reason)).await?;
+        let forgotten = self.run(move |writer| writer.forget(&own, &reason)).await?;
         duties.iter().for_each(|duty| self.live.hints.send(&duty.group));
         Ok(forgotten)
     }
 
-    async fn adopt(&self, adopt: &Adopt) -> Result<Adopted, StoreError> {
+    async fn store_adopt(&self, adopt: &Adopt) -> StoreResult<Adopted> {
         let adopt = *adopt;
-        check::adopt(&adopt)?;
-        self.run(move |writer, live| writer.adopt(live, &adopt)).await
+        self.run(move |writer| writer.adopt(&adopt)).await
     }
 
-    async fn retain(&self, retention: Retention) -> Result<(), StoreError> {
-        let retention = retention.check()?;
-        self.run(move |writer, live| writer.retain(live, retention)).await
+    async fn store_retain(&self, retention: Retention) -> StoreResult<()> {
+        self.run(move |writer| writer.retain(retention)).await
     }
 
-    async fn retention(&self) -> Result<Retention, StoreError> {
-        self.run(|writer, _| Ok(writer.retention())).await
+    async fn store_retention(&self) -> StoreResult<Retention> {
+        self.run(|writer| Ok(writer.retention())).await
     }
 
-    async fn survey(&self) -> Result<Survey, StoreError> {
+    async fn store_survey(&self) -> StoreResult<Survey> {
         let folder = self.folder.clone();
         let kind = tokio::task::spawn_blocking(move || crate::filesystem::kind(&folder)).await;
         let filesystem = Fact { setting: "filesystem", value: kind.ok().flatten() };
         let facts = vec![filesystem, Fact::read("lock", "flock"), Fact::read("users", "one")];
-        Ok(Survey { backend: "file", facts, unix_ms: Some(live::unix_ms()) })
+        Ok(Survey { backend: "file", facts, unix_ms: Some(unix_ms()) })
     }
 }
 
-/// Faults for the conformance suite.
-#[cfg(feature = "conformance")]
-impl FileStore {
-    /// Ends the TTL of a session.
-    pub fn lapse(&self, session: &Session) {
-        self.live.step(|state, now| state.lapse(session, now));
-    }
-
-    /// Forgets who held a duty.
-    pub fn lose_epoch(&self, duty: &DutyKey) {
-        self.live.step(|state, _| state.lose_epoch(duty));
-    }
-}
+impl_store!(FileStore by own_method);

@@ -36,10 +36,7 @@ pub(super) struct FilePaths {
 /// kind of file. `~` does not occur in escaped names.
 fn fitting(name: String, most: usize) -> String {
     let ends_like_ours = name.ends_with(TEMP_SUFFIX) || is_aside(&name);
-    match name.len() > most || ends_like_ours {
-        true => format!("~{}", &sha256(&name)[..40]),
-        false => name,
-    }
+    if name.len() > most || ends_like_ours { format!("~{}", &sha256(&name)[..40]) } else { name }
 }
 
 fn is_aside(name: &str) -> bool {

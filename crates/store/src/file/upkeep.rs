@@ -5,35 +5,33 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use tenure_core::store::{Adopt, Adopted, Forgotten, Retention};
-use tenure_core::{DutyId, DutyKey, GroupName, Reason, StoreError};
+use tenure_core::{DutyId, DutyKey, GroupName, Reason, StoreError, StoreResult};
 use tenure_wire::cursor::{self, CursorFile};
 use tenure_wire::folder::StoreFile;
 
 use super::boot::in_memory;
-use super::live::LiveState;
 use super::paths::FilePaths;
-use super::writer::{FileWriter, refused};
+use super::writer::{DiskResult as _, FileWriter, refused};
 
 impl FileWriter {
     /// Forgets duties: first the state says so, with the floor of the group, then files go. What is
     /// left after a crash is removed at the next opening.
     pub(super) fn forget(
         &mut self,
-        live: &LiveState,
         duties: &[DutyKey],
         reason: &Reason,
-    ) -> Result<Vec<Forgotten>, StoreError> {
-        self.prepare(live)?;
+    ) -> StoreResult<Vec<Forgotten>> {
+        self.prepare()?;
         let mut by_group: BTreeMap<&GroupName, Vec<usize>> = BTreeMap::new();
         for (n, duty) in duties.iter().enumerate() {
             self.ready(&duty.group)?;
-            self.refresh_if_whole(live, duty)?;
+            self.refresh_if_whole(duty)?;
             by_group.entry(&duty.group).or_default().push(n);
         }
         let (mut answers, mut some) = (vec![Forgotten::Absent; duties.len()], false);
         for (group, at) in by_group {
             let wanted: Vec<&DutyKey> = at.iter().map(|n| &duties[*n]).collect();
-            let forgotten = self.forget_in(live, group, &wanted, reason);
+            let forgotten = self.forget_in(group, &wanted, reason);
             let forgotten =
                 forgotten.map_err(|error| if some { error.or_happened() } else { error })?;
             some |= forgotten.iter().any(|it| matches!(it, Forgotten::Forgotten { .. }));
@@ -46,16 +44,15 @@ impl FileWriter {
 
     fn forget_in(
         &mut self,
-        live: &LiveState,
         group: &GroupName,
         duties: &[&DutyKey],
         reason: &Reason,
-    ) -> Result<Vec<Forgotten>, StoreError> {
+    ) -> StoreResult<Vec<Forgotten>> {
         // A duty of which only a damaged file is known has something to forget, too.
         for duty in duties {
-            self.stand_in(live, duty);
+            self.stand_in(duty);
         }
-        let (mut trial, now) = live.step(|state, now| (state.only(group), now));
+        let (mut trial, now) = self.live.step(|state, now| (state.only(group), now));
         let unix_ms = trial.unix_ms;
         let tried: Vec<_> = duties.iter().map(|duty| trial.forget(duty, reason, now)).collect();
         let gone: Vec<&DutyKey> = duties
@@ -83,54 +80,54 @@ impl FileWriter {
             (room.versions, room.aside) = before;
             return Err(error);
         }
-        live.step(|state, _| {
+        self.live.step(|state, _| {
             state.unix_ms = unix_ms;
             duties.iter().for_each(|duty| drop(state.forget(duty, reason, now)));
         });
         self.remove_files(&gone).map_err(StoreError::or_happened)?;
         // A file that somebody puts back from now on is not to go. If this fails, the note goes
         // with the next write.
-        let _ = self.persist_as_is(live, group);
+        let _ = self.persist_as_is(group);
         Ok(tried)
     }
 
-    fn stand_in(&mut self, live: &LiveState, duty: &DutyKey) {
+    fn stand_in(&mut self, duty: &DutyKey) {
         let room = self.room(&duty.group);
         if room.aside.contains_key(&duty.id) || room.versions.contains_key(&duty.id) {
-            live.step(|state, _| state.group(&duty.group).stand_in(&duty.id));
+            self.live.step(|state, _| state.group(&duty.group).stand_in(&duty.id));
         }
     }
 
-    fn is_there(&self, folder: &Path) -> Result<bool, StoreError> {
-        let found = self.disk.stamp(folder).map_err(|error| refused(&error, folder))?;
+    fn is_there(&self, folder: &Path) -> StoreResult<bool> {
+        let found = self.disk.stamp(folder).at(folder)?;
         Ok(found.is_some())
     }
 
     /// Removes the files of duties that the state does not know any more.
-    fn remove_files(&mut self, duties: &[&DutyKey]) -> Result<(), StoreError> {
+    fn remove_files(&mut self, duties: &[&DutyKey]) -> StoreResult<()> {
         for duty in duties {
             let path = self.paths.cursor(duty);
-            self.disk.remove(&path).map_err(|error| refused(&error, &path))?;
+            self.disk.remove(&path).at(&path)?;
         }
         let path = self.paths.path().to_owned();
         self.sync_parent(&path)?;
         self.remove_histories(duties)
     }
 
-    fn remove_histories(&mut self, duties: &[&DutyKey]) -> Result<(), StoreError> {
+    fn remove_histories(&mut self, duties: &[&DutyKey]) -> StoreResult<()> {
         for duty in duties {
             let folder = self.paths.history(duty);
-            let names = self.disk.list(&folder).map_err(|error| refused(&error, &folder))?;
+            let names = self.disk.list(&folder).at(&folder)?;
             for name in &names {
                 let path = folder.join(name);
-                self.disk.remove(&path).map_err(|error| refused(&error, &path))?;
+                self.disk.remove(&path).at(&path)?;
             }
             // Until it is sure that they are gone the state says that they are to go: otherwise
             // they could come back and be taken for the history of a duty of the same name. Who
             // was here before may have removed them without being sure.
             if self.is_there(&folder)? {
                 self.sync_parent(&folder.join("any"))?;
-                self.disk.remove_folder(&folder).map_err(|error| refused(&error, &folder))?;
+                self.disk.remove_folder(&folder).at(&folder)?;
             }
             if self.is_there(&self.paths.histories())? {
                 self.sync_parent(&folder)?;
@@ -145,7 +142,7 @@ impl FileWriter {
     /// Removes what a crash or an error left of duties that were forgotten, before any of them can
     /// be granted again. A cursor file that somebody put there since is none of theirs and stays;
     /// the history goes: it would be taken for that of the new duty.
-    pub(super) fn finish_forgetting(&mut self, live: &LiveState) -> Result<(), StoreError> {
+    pub(super) fn finish_forgetting(&mut self) -> StoreResult<()> {
         let rooms = self.rooms.iter();
         let forgotten: Vec<DutyKey> = rooms
             .flat_map(|(group, room)| {
@@ -155,7 +152,7 @@ impl FileWriter {
             .collect();
         for duty in &forgotten {
             let path = self.paths.cursor(duty);
-            let floor = live.step(|state, _| state.group(&duty.group).floor);
+            let floor = self.live.step(|state, _| state.group(&duty.group).floor);
             let old = match self.disk.read(&path, cursor::MAX_CURSOR_FILE_BYTES) {
                 Ok(bytes) => matches!(
                     cursor::read(&bytes),
@@ -167,38 +164,37 @@ impl FileWriter {
                     _ => return Err(refused(&error, &path)),
                 },
             };
-            match old {
-                true => self.remove_files(&[duty])?,
-                false => self.remove_histories(&[duty])?,
-            }
+            let removed =
+                if old { self.remove_files(&[duty]) } else { self.remove_histories(&[duty]) };
+            removed?;
             // What was counted on top of it since then is counted anew.
             self.room(&duty.group).versions.remove(&duty.id);
-            let _ = self.persist_as_is(live, &duty.group);
+            let _ = self.persist_as_is(&duty.group);
         }
         Ok(())
     }
 
     /// Takes the store over. One file says so, in one step.
-    pub(super) fn adopt(&mut self, live: &LiveState, adopt: &Adopt) -> Result<Adopted, StoreError> {
-        self.prepare(live)?;
-        let groups = live.step(|state, _| state.groups.keys().cloned().collect::<Vec<_>>());
+    pub(super) fn adopt(&mut self, adopt: &Adopt) -> StoreResult<Adopted> {
+        self.prepare()?;
+        let groups = self.live.step(|state, _| state.groups.keys().cloned().collect::<Vec<_>>());
         for group in &groups {
-            for duty in Self::duties(live, group) {
-                self.refresh_if_whole(live, &duty)?;
+            for duty in self.duties(group) {
+                self.refresh_if_whole(&duty)?;
             }
         }
-        let (mut trial, now) = live.step(|state, now| (state.copy(), now));
+        let (mut trial, now) = self.live.step(|state, now| (state.copy(), now));
         let adopted = trial.adopt(adopt, now);
         self.persist_store(StoreFile {
             incarnation: adopted.incarnation.clone(),
             floor: adopted.floor.get(),
             ..self.store.clone()
         })?;
-        live.step(|state, _| drop(state.adopt(adopt, now)));
+        self.live.step(|state, _| drop(state.adopt(adopt, now)));
         // Groups whose state was lost go on from the floor.
         for group in groups {
             if self.lost.contains_key(&FilePaths::stem(&group)) {
-                self.persist_as_is(live, &group).map_err(StoreError::or_happened)?;
+                self.persist_as_is(&group).map_err(StoreError::or_happened)?;
                 self.lost.remove(&FilePaths::stem(&group));
             }
         }
@@ -215,20 +211,16 @@ impl FileWriter {
     }
 
     /// Changes how much is kept, and removes what is too much by now.
-    pub(super) fn retain(
-        &mut self,
-        live: &LiveState,
-        retention: Retention,
-    ) -> Result<(), StoreError> {
-        self.prepare(live)?;
+    pub(super) fn retain(&mut self, retention: Retention) -> StoreResult<()> {
+        self.prepare()?;
         self.persist_store(StoreFile {
             history_slots: retention.history_slots as u64,
             audit_kept: retention.audit_kept as u64,
             ..self.store.clone()
         })?;
-        live.step(|state, _| state.retain(in_memory(retention)));
-        let groups = live.step(|state, _| state.groups.keys().cloned().collect::<Vec<_>>());
-        for duty in groups.iter().flat_map(|group| Self::duties(live, group)) {
+        self.live.step(|state, _| state.retain(in_memory(retention)));
+        let groups = self.live.step(|state, _| state.groups.keys().cloned().collect::<Vec<_>>());
+        for duty in groups.iter().flat_map(|group| self.duties(group)) {
             for old in
                 self.generations(&duty).unwrap_or_default().drain(..).skip(retention.history_slots)
             {

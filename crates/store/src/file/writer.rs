@@ -5,19 +5,21 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tenure_core::{Code, DutyId, DutyKey, GroupName, LocalInstant, StoreError, Version};
+use tenure_core::{
+    Code, DutyId, DutyKey, GroupName, LocalInstant, StoreError, StoreResult, Version,
+};
 use tenure_wire::folder::{self, StoreFile};
 
 use super::audit::AuditFile;
 use super::disk::{Disk, FileAccess, Lock, Stamp};
-use super::live::LiveState;
 use super::paths::FilePaths;
-use crate::state::{GroupRows, StoreState};
+use crate::state::{GroupRows, LiveState, StoreState};
 
 /// The disk's side of a store. Whoever has it is the only one who writes.
 #[derive(Debug)]
 pub(super) struct FileWriter {
     pub(super) disk: Arc<dyn Disk>,
+    pub(super) live: Arc<LiveState>,
     pub(super) paths: FilePaths,
     /// `None` while there is only a plain cursor file that was looked at: nothing is written.
     pub(super) lock: Option<Lock>,
@@ -65,6 +67,18 @@ pub(super) fn damaged(detail: String) -> StoreError {
     StoreError::refused(Code::Damaged, detail)
 }
 
+/// Converts a result of the disk; an error means that nothing was changed.
+pub(super) trait DiskResult<T> {
+    /// Names the file or folder in the error.
+    fn at(self, path: &Path) -> StoreResult<T>;
+}
+
+impl<T> DiskResult<T> for io::Result<T> {
+    fn at(self, path: &Path) -> StoreResult<T> {
+        self.map_err(|error| refused(&error, path))
+    }
+}
+
 impl FileWriter {
     pub(super) fn room(&mut self, group: &GroupName) -> &mut GroupFiles {
         self.rooms.entry(group.clone()).or_default()
@@ -72,7 +86,7 @@ impl FileWriter {
 
     /// Replaces a file so that the old one or the new one is there, whole, whenever the power goes:
     /// the data first, then the name. Refused means that the old one is there.
-    pub(super) fn write_file(&mut self, path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+    pub(super) fn write_file(&mut self, path: &Path, bytes: &[u8]) -> StoreResult<()> {
         let temp = FilePaths::temp(path);
         let access = self.access(path)?;
         let written = self.disk.write(&temp, bytes, access);
@@ -90,8 +104,8 @@ impl FileWriter {
     /// Owner and mode of a new file. A cursor file keeps its own, a new one is like
     /// the one of the main duty. The folder beside it holds copies of all of them, and everything
     /// that one could grant oneself a hold with: it is for the owner of the cursor file alone.
-    pub(super) fn access(&self, path: &Path) -> Result<FileAccess, StoreError> {
-        let look = |path: &Path| self.disk.access(path).map_err(|error| refused(&error, path));
+    pub(super) fn access(&self, path: &Path) -> StoreResult<FileAccess> {
+        let look = |path: &Path| self.disk.access(path).at(path);
         let main = look(self.paths.path())?;
         if path.starts_with(self.paths.folder()) {
             return Ok(FileAccess { mode: Some(0o600), owner: main.and_then(|main| main.owner) });
@@ -100,13 +114,13 @@ impl FileWriter {
     }
 
     /// Makes a folder for the same eyes.
-    pub(super) fn make_folder(&self, folder: &Path) -> Result<(), StoreError> {
+    pub(super) fn make_folder(&self, folder: &Path) -> StoreResult<()> {
         let access = FileAccess { mode: Some(0o700), ..self.access(folder)? };
-        self.disk.make_folder(folder, access).map_err(|error| refused(&error, folder))
+        self.disk.make_folder(folder, access).at(folder)
     }
 
     /// Makes the name of a file durable.
-    pub(super) fn sync_parent(&mut self, path: &Path) -> Result<(), StoreError> {
+    pub(super) fn sync_parent(&mut self, path: &Path) -> StoreResult<()> {
         let folder = path.parent().unwrap_or(Path::new("/")).to_owned();
         self.disk.sync_folder(&folder).map_err(|error| {
             let error = refused(&error, &folder).or_happened();
@@ -116,16 +130,16 @@ impl FileWriter {
     }
 
     /// Nothing may be read that could vanish again: names that are not durable yet become so first.
-    pub(super) fn settle(&mut self) -> Result<(), StoreError> {
+    pub(super) fn settle(&mut self) -> StoreResult<()> {
         while let Some(folder) = self.unsynced.first().cloned() {
-            self.disk.sync_folder(&folder).map_err(|error| refused(&error, &folder))?;
+            self.disk.sync_folder(&folder).at(&folder)?;
             self.unsynced.remove(&folder);
         }
         Ok(())
     }
 
     /// A group may be changed only while all of its state is known.
-    pub(super) fn ready(&self, group: &GroupName) -> Result<(), StoreError> {
+    pub(super) fn ready(&self, group: &GroupName) -> StoreResult<()> {
         match self.lost.get(&FilePaths::stem(group)) {
             Some(what) => Err(damaged(what.clone())),
             None => Ok(()),
@@ -139,13 +153,12 @@ impl FileWriter {
     /// second time: it is done at the same instant.
     pub(super) fn change<T>(
         &mut self,
-        live: &LiveState,
         group: &GroupName,
         step: impl Fn(&mut StoreState, LocalInstant) -> T,
-    ) -> Result<T, StoreError> {
-        self.prepare(live)?;
+    ) -> StoreResult<T> {
+        self.prepare()?;
         self.ready(group)?;
-        let (mut trial, now) = live.step(|state, now| (state.only(group), now));
+        let (mut trial, now) = self.live.step(|state, now| (state.only(group), now));
         let unix_ms = trial.unix_ms;
         let before = trial.group(group).durable_mark();
         let answer = step(&mut trial, now);
@@ -153,7 +166,7 @@ impl FileWriter {
             self.persist(group, trial.group(group), unix_ms.unwrap_or_default())?;
         }
         let flushed = self.flushed(group);
-        live.step(|state, _| {
+        self.live.step(|state, _| {
             state.unix_ms = unix_ms;
             step(state, now);
             state.group(group).audit.retain(|entry| entry.seq > flushed);
@@ -167,7 +180,7 @@ impl FileWriter {
         name: &GroupName,
         group: &GroupRows,
         unix_ms: u64,
-    ) -> Result<(), StoreError> {
+    ) -> StoreResult<()> {
         self.flush(name, group)?;
         let flushed = self.flushed(name);
         let room = self.room(name);
@@ -186,18 +199,15 @@ impl FileWriter {
     }
 
     /// Writes a group's state down as it is in memory.
-    pub(super) fn persist_as_is(
-        &mut self,
-        live: &LiveState,
-        name: &GroupName,
-    ) -> Result<(), StoreError> {
-        let (group, unix_ms) =
-            live.step(|state, _| (state.group(name).clone(), state.unix_ms.unwrap_or_default()));
+    pub(super) fn persist_as_is(&mut self, name: &GroupName) -> StoreResult<()> {
+        let (group, unix_ms) = self
+            .live
+            .step(|state, _| (state.group(name).clone(), state.unix_ms.unwrap_or_default()));
         self.persist(name, &group, unix_ms)
     }
 
     /// Writes down what is true of the whole store.
-    pub(super) fn persist_store(&mut self, store: StoreFile) -> Result<(), StoreError> {
+    pub(super) fn persist_store(&mut self, store: StoreFile) -> StoreResult<()> {
         let path = self.paths.store();
         self.write_file(&path, &folder::write(&store))?;
         self.store = store;
@@ -205,17 +215,17 @@ impl FileWriter {
     }
 
     /// Renames a damaged file to a name that is free, so that it is neither used nor lost.
-    pub(super) fn rename_aside(&mut self, path: &Path) -> Result<PathBuf, StoreError> {
+    pub(super) fn rename_aside(&mut self, path: &Path) -> StoreResult<PathBuf> {
         let aside = self.free_aside(path)?;
-        self.disk.rename(path, &aside).map_err(|error| refused(&error, path))?;
+        self.disk.rename(path, &aside).at(path)?;
         self.sync_parent(path)?;
         Ok(aside)
     }
 
-    pub(super) fn free_aside(&self, path: &Path) -> Result<PathBuf, StoreError> {
+    pub(super) fn free_aside(&self, path: &Path) -> StoreResult<PathBuf> {
         for number in 1..=u32::MAX {
             let aside = FilePaths::aside(path, number);
-            if self.disk.stamp(&aside).map_err(|error| refused(&error, &aside))?.is_none() {
+            if self.disk.stamp(&aside).at(&aside)?.is_none() {
                 return Ok(aside);
             }
         }
@@ -223,7 +233,7 @@ impl FileWriter {
     }
 
     /// The duties of a group that are in memory.
-    pub(super) fn duties(live: &LiveState, group: &GroupName) -> Vec<DutyKey> {
-        live.step(|state, now| state.holders(group, now)).into_iter().map(|h| h.duty).collect()
+    pub(super) fn duties(&self, group: &GroupName) -> Vec<DutyKey> {
+        self.live.step(|state, now| state.holders(group, now)).into_iter().map(|h| h.duty).collect()
     }
 }

@@ -1,16 +1,15 @@
 //! Audit trail.
 
 use tenure_core::store::{AuditEntry, AuditKind, AuditRange};
-use tenure_core::{DutyId, DutyKey, Epoch, GroupName, InstanceId, StoreError};
+use tenure_core::{DutyId, DutyKey, Epoch, GroupName, InstanceId, StoreError, StoreResult};
 use tokio_postgres::Row;
-use tokio_postgres::types::Type;
 
 use super::rows::{column, damaged};
-use super::{Parameter, Postgres};
+use super::{Postgres, parameters};
 
 impl Postgres {
     /// Keeps as many entries as the store says.
-    pub(super) async fn audit_trim(&self) -> Result<(), StoreError> {
+    pub(super) async fn audit_trim(&self) -> StoreResult<()> {
         self.query(&self.statements.audit_trim, &[]).await?;
         Ok(())
     }
@@ -19,17 +18,16 @@ impl Postgres {
         &self,
         group: &GroupName,
         range: AuditRange,
-    ) -> Result<Vec<AuditEntry>, StoreError> {
+    ) -> StoreResult<Vec<AuditEntry>> {
         let after = i64::try_from(range.after).unwrap_or(i64::MAX);
         let limit = i64::try_from(range.limit).unwrap_or(i64::MAX);
-        let parameters: [Parameter<'_>; 3] =
-            [(&group.as_str(), Type::TEXT), (&after, Type::INT8), (&limit, Type::INT8)];
+        let parameters = parameters![group.as_str() => TEXT, after => INT8, limit => INT8];
         let rows = self.query(&self.statements.audit_read, &parameters).await?;
         rows.iter().map(|row| audit_entry(row, group)).collect()
     }
 }
 
-fn audit_entry(row: &Row, group: &GroupName) -> Result<AuditEntry, StoreError> {
+fn audit_entry(row: &Row, group: &GroupName) -> StoreResult<AuditEntry> {
     let kind: &str = column(row, 2)?;
     let duty: Option<String> = column(row, 4)?;
     let duty =

@@ -1,23 +1,22 @@
 //! Checkpoints.
 
-use tenure_core::store::{Checkpoint, Commit, Committed, check};
-use tenure_core::{Code, Document, DutyKey, Epoch, InstanceId, Session, StoreError, Version};
+use tenure_core::store::{Checkpoint, Commit, Committed};
+use tenure_core::{
+    Code, Document, DutyKey, Epoch, InstanceId, Session, StoreError, StoreResult, Version,
+};
 use tokio_postgres::Row;
-use tokio_postgres::types::Type;
 
 use super::rows::{column, damaged, index};
-use super::{Parameter, Postgres, SessionKey, complete, epoch_for};
+use super::{Postgres, complete, epoch_for, parameters};
 
 impl Postgres {
     pub(super) async fn checkpoint_load(
         &self,
         duties: &[DutyKey],
-    ) -> Result<Vec<Option<Checkpoint>>, StoreError> {
-        check::load(duties)?;
+    ) -> StoreResult<Vec<Option<Checkpoint>>> {
         let groups: Vec<&str> = duties.iter().map(|duty| duty.group.as_str()).collect();
         let ids: Vec<&str> = duties.iter().map(|duty| duty.id.as_str()).collect();
-        let parameters: [Parameter<'_>; 2] =
-            [(&groups, Type::TEXT_ARRAY), (&ids, Type::TEXT_ARRAY)];
+        let parameters = parameters![groups => TEXT_ARRAY, ids => TEXT_ARRAY];
         let mut answers = vec![None; duties.len()];
         for row in self.query(&self.statements.checkpoint_load, &parameters).await? {
             if let Some(answer) = answers.get_mut(index(&row)?) {
@@ -31,37 +30,25 @@ impl Postgres {
         &self,
         session: &Session,
         commits: &[Commit],
-    ) -> Result<Vec<Committed>, StoreError> {
-        check::commit(session, commits)?;
+    ) -> StoreResult<Vec<Committed>> {
         if let [commit] = commits {
             return Ok(vec![self.checkpoint_commit_one(session, commit).await?]);
         }
-        let who = SessionKey::of(session);
-        let [group, instance, nonce] = who.parameters();
         let duties: Vec<&str> = commits.iter().map(|c| c.hold.duty.id.as_str()).collect();
         let epochs: Vec<i64> = commits.iter().map(|c| epoch_for(session, &c.hold)).collect();
         let expected: Vec<i64> = commits.iter().map(|c| c.expected.as_i64()).collect();
         let documents: Vec<&[u8]> = commits.iter().map(|c| c.document.as_bytes()).collect();
-        let parameters = [
-            group,
-            instance,
-            nonce,
-            (&duties as _, Type::TEXT_ARRAY),
-            (&epochs as _, Type::INT8_ARRAY),
-            (&expected as _, Type::INT8_ARRAY),
-            (&documents as _, Type::BYTEA_ARRAY),
+        let parameters = parameters![
+            of session, duties => TEXT_ARRAY, epochs => INT8_ARRAY,
+            expected => INT8_ARRAY, documents => BYTEA_ARRAY
         ];
         let rows = self.query(&self.statements.checkpoint_commit, &parameters).await?;
         let read = |row| committed(row).map_err(StoreError::or_happened);
         complete(rows, commits.len())?.iter().map(read).collect()
     }
 
-    pub(super) async fn checkpoint_history(
-        &self,
-        duty: &DutyKey,
-    ) -> Result<Vec<Checkpoint>, StoreError> {
-        let parameters: [Parameter<'_>; 2] =
-            [(&duty.group.as_str(), Type::TEXT), (&duty.id.as_str(), Type::TEXT)];
+    pub(super) async fn checkpoint_history(&self, duty: &DutyKey) -> StoreResult<Vec<Checkpoint>> {
+        let parameters = parameters![duty.group.as_str() => TEXT, duty.id.as_str() => TEXT];
         let rows = self.query(&self.statements.checkpoint_history, &parameters).await?;
         rows.iter().map(checkpoint).collect()
     }
@@ -71,19 +58,11 @@ impl Postgres {
         &self,
         session: &Session,
         commit: &Commit,
-    ) -> Result<Committed, StoreError> {
-        let who = SessionKey::of(session);
-        let [group, instance, nonce] = who.parameters();
-        let (duty, epoch) = (commit.hold.duty.id.as_str(), epoch_for(session, &commit.hold));
-        let (document, expected) = (commit.document.as_bytes(), commit.expected.as_i64());
-        let parameters = [
-            group,
-            instance,
-            nonce,
-            (&duty as _, Type::TEXT),
-            (&epoch as _, Type::INT8),
-            (&document as _, Type::BYTEA),
-            (&expected as _, Type::INT8),
+    ) -> StoreResult<Committed> {
+        let (hold, expected) = (&commit.hold, commit.expected.as_i64());
+        let parameters = parameters![
+            of session, hold.duty.id.as_str() => TEXT, epoch_for(session, hold) => INT8,
+            commit.document.as_bytes() => BYTEA, expected => INT8
         ];
         let rows = self.query(&self.statements.checkpoint_commit_one, &parameters).await?;
         if let Some(row) = rows.first() {
@@ -103,7 +82,7 @@ impl Postgres {
     }
 }
 
-fn committed(row: &Row) -> Result<Committed, StoreError> {
+fn committed(row: &Row) -> StoreResult<Committed> {
     let number: i64 = column(row, 2)?;
     match column::<&str>(row, 1)? {
         "saved" => Ok(Committed::Saved(Version::from_i64(number)?)),
@@ -113,7 +92,7 @@ fn committed(row: &Row) -> Result<Committed, StoreError> {
     }
 }
 
-fn checkpoint(row: &Row) -> Result<Checkpoint, StoreError> {
+fn checkpoint(row: &Row) -> StoreResult<Checkpoint> {
     Ok(Checkpoint {
         version: Version::from_i64(column(row, 1)?)?,
         epoch: Epoch::from_i64(column(row, 2)?)?,

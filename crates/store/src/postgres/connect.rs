@@ -1,16 +1,20 @@
 //! Connections: a pool for data, one apart for keep-alives, and how a statement is run on them.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::time::Duration;
 
-use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime, Timeouts};
+use deadpool_postgres::{
+    Connect, Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime, Timeouts,
+};
 use futures_util::TryStreamExt;
-use tenure_core::{Code, StoreError};
+use tenure_core::{BoxFuture, Code, StoreError, StoreResult};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
 use tokio_postgres::config::{Host, TargetSessionAttrs};
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, Config, Row};
+use tokio_postgres::{AsyncMessage, Client, Config, Connection, Notification, Row};
 
 use super::error;
 use super::tls::{self, PostgresTlsConnector};
@@ -51,7 +55,7 @@ impl PostgresConnectConfig {
 }
 
 /// Reads the URL, and the files that it names. The driver's words for a bad one never repeat it.
-pub async fn server_from_url(url: &str) -> Result<PostgresConnectConfig, StoreError> {
+pub async fn server_from_url(url: &str) -> StoreResult<PostgresConnectConfig> {
     let (url, wanted) = tls::read(url)?;
     let mut config = config(&url)?;
     let tls = wanted.prepare(&mut config).await?;
@@ -59,16 +63,15 @@ pub async fn server_from_url(url: &str) -> Result<PostgresConnectConfig, StoreEr
 }
 
 /// One connection by itself, driven until its client is dropped.
-pub(crate) async fn connect_once(url: &str) -> Result<Client, StoreError> {
+pub(crate) async fn connect_once(url: &str) -> StoreResult<Client> {
     let server = server_from_url(url).await?;
     let connecting = server.config.connect(server.tls());
     let (client, connection) = connecting.await.map_err(error::connect_error)?;
-    // What ends the connection is told to whoever waits for an answer of the client.
-    tokio::spawn(connection);
+    tokio::spawn(drive(connection, drop));
     Ok(client)
 }
 
-fn config(url: &str) -> Result<Config, StoreError> {
+fn config(url: &str) -> StoreResult<Config> {
     // The driver names the option that it does not know, and with a password that was not escaped
     // such an option may be a part of it.
     let unreadable = |_| StoreError::refused(Code::BadUrl, "not a PostgreSQL connection string");
@@ -89,6 +92,43 @@ fn config(url: &str) -> Result<Config, StoreError> {
     Ok(config)
 }
 
+/// Drives a connection until it ends; its client reports the end to its callers. Notices of the
+/// server and the error that ends the connection become `tracing` events.
+pub(super) async fn drive<S, T>(
+    mut connection: Connection<S, T>,
+    mut notified: impl FnMut(Notification),
+) where
+    S: AsyncRead + AsyncWrite + Unpin,
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    while let Some(message) = poll_fn(|context| connection.poll_message(context)).await {
+        match message {
+            Ok(AsyncMessage::Notice(notice)) => {
+                tracing::info!("{}: {}", notice.severity(), notice.message());
+            }
+            Ok(AsyncMessage::Notification(notification)) => notified(notification),
+            Ok(_) => {}
+            Err(error) => return tracing::warn!("the connection ended: {error}"),
+        }
+    }
+}
+
+/// Makes the connections of a pool.
+struct PoolConnect(PostgresTlsConnector);
+
+impl Connect for PoolConnect {
+    fn connect(
+        &self,
+        config: &Config,
+    ) -> BoxFuture<'_, Result<(Client, JoinHandle<()>), tokio_postgres::Error>> {
+        let (config, tls) = (config.clone(), PostgresTlsConnector::clone(&self.0));
+        Box::pin(async move {
+            let (client, connection) = config.connect(tls).await?;
+            Ok((client, tokio::spawn(drive(connection, drop))))
+        })
+    }
+}
+
 /// A pool, and how statements are run on its connections.
 pub struct PostgresPool {
     pool: Pool,
@@ -99,13 +139,10 @@ pub struct PostgresPool {
 
 impl PostgresPool {
     /// At most `size` connections; `named` as [`is_direct`] has found.
-    pub fn new(
-        server: &PostgresConnectConfig,
-        size: usize,
-        named: bool,
-    ) -> Result<Self, StoreError> {
+    pub fn new(server: &PostgresConnectConfig, size: usize, named: bool) -> StoreResult<Self> {
         let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-        let manager = Manager::from_config(server.config.clone(), server.tls(), recycling);
+        let connect = PoolConnect(server.tls());
+        let manager = Manager::from_connect(server.config.clone(), connect, recycling);
         let timeouts = Timeouts {
             wait: Some(CONNECT_TIMEOUT),
             create: Some(CONNECT_TIMEOUT),
@@ -117,22 +154,18 @@ impl PostgresPool {
         Ok(Self { pool: pool.build().map_err(failed)?, named, begins: server.begins })
     }
 
-    /// Whether nothing stands between us and the server, as [`is_direct`] has found.
+    /// Whether the connection to the server is direct, as [`is_direct`] has found.
     pub fn is_direct(&self) -> bool {
         self.named
     }
 
     /// A connection of the pool.
-    pub async fn client(&self) -> Result<Object, StoreError> {
+    pub async fn client(&self) -> StoreResult<Object> {
         self.pool.get().await.map_err(error::pool_error)
     }
 
     /// Runs one statement as its own transaction.
-    pub async fn query(
-        &self,
-        sql: &str,
-        parameters: &[Parameter<'_>],
-    ) -> Result<Vec<Row>, StoreError> {
+    pub async fn query(&self, sql: &str, parameters: &[Parameter<'_>]) -> StoreResult<Vec<Row>> {
         let client = PooledClient(Some(self.client().await?));
         let answer = match self.begins {
             true => with_timeout(client.run_committed(sql, parameters)).await,
@@ -202,7 +235,7 @@ impl Drop for PooledClient {
     }
 }
 
-/// Whether nothing stands between us and the server: then the port that it sees is our own.
+/// Whether the connection to the server is direct: then the port that it sees is our own.
 ///
 /// A transaction pooler hands each statement to another server connection, where a prepared
 /// statement of the same name may be somebody else's. So statements are given names only when two
@@ -238,7 +271,7 @@ pub fn prefer_index_plans(server: &mut PostgresConnectConfig) {
 pub async fn read_committed(
     server: &mut PostgresConnectConfig,
     client: &Client,
-) -> Result<(), StoreError> {
+) -> StoreResult<()> {
     let rows = with_timeout(client.query_typed(ISOLATION_SQL, &[])).await?;
     let level: Option<&str> = rows.first().and_then(|row| row.try_get(0).ok());
     server.begins = level != Some("read committed");
@@ -260,7 +293,7 @@ async fn sees_our_port(server: &PostgresConnectConfig) -> Option<bool> {
     let ours = i32::from(stream.local_addr().ok()?.port());
     let tls = MakeTlsConnect::<TcpStream>::make_tls_connect(&mut server.tls(), host).ok()?;
     let (client, connection) = config.connect_raw(stream, tls).await.ok()?;
-    let running = tokio::spawn(connection);
+    let running = tokio::spawn(drive(connection, drop));
     let row = client.query_typed(CLIENT_PORT_SQL, &[]).await.ok()?;
     drop(client);
     let _ = running.await;
@@ -270,7 +303,7 @@ async fn sees_our_port(server: &PostgresConnectConfig) -> Option<bool> {
 /// Waits for an answer, for a bounded time.
 pub async fn with_timeout<T>(
     statement: impl Future<Output = Result<T, tokio_postgres::Error>>,
-) -> Result<T, StoreError> {
+) -> StoreResult<T> {
     match tokio::time::timeout(STATEMENT_TIMEOUT, statement).await {
         Ok(answer) => answer.map_err(error::statement_error),
         Err(_) => {

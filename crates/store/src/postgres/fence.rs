@@ -1,6 +1,6 @@
 //! Effects in the user's own transaction.
 
-use tenure_core::{Hold, Mutant, StoreError};
+use tenure_core::{Hold, Mutant, StoreResult};
 use tokio_postgres::Transaction;
 use tokio_postgres::types::Type;
 
@@ -24,7 +24,7 @@ use super::{error, schema};
 /// transaction.commit().await?;
 /// # Ok(()) }
 /// ```
-pub async fn fence(transaction: &Transaction<'_>, hold: &Hold) -> Result<(), StoreError> {
+pub async fn fence(transaction: &Transaction<'_>, hold: &Hold) -> StoreResult<()> {
     fence_in(transaction, "tenure", hold).await
 }
 
@@ -33,7 +33,7 @@ pub async fn fence_in(
     transaction: &Transaction<'_>,
     schema_name: &str,
     hold: &Hold,
-) -> Result<(), StoreError> {
+) -> StoreResult<()> {
     schema::check_name(schema_name)?;
     let sql = schema::in_schema(include_str!("sql/hold/assert.sql"), schema_name);
     let (duty, epoch) = (hold.duty.to_string(), hold.epoch.as_i64());

@@ -1,42 +1,36 @@
 //! Groups: members, holders and documents.
 
-use tenure_core::store::{CurrentHolder, GroupDocument, Holder, Member, Replaced};
+use tenure_core::store::{GroupDocument, Holder, Member, Replaced};
 use tenure_core::{
-    Document, DutyId, DutyKey, Epoch, GroupName, InstanceId, Nonce, Note, StoreError, Version,
+    Document, DutyId, DutyKey, Epoch, GroupName, InstanceId, Nonce, Note, StoreResult, Version,
 };
 use tokio_postgres::Row;
-use tokio_postgres::types::Type;
 
-use super::rows::{column, micros};
-use super::{Parameter, Postgres};
+use super::rows::{column, current_holder, micros};
+use super::{Postgres, parameters};
 
 impl Postgres {
-    pub(super) async fn group_list(&self) -> Result<Vec<GroupName>, StoreError> {
+    pub(super) async fn group_list(&self) -> StoreResult<Vec<GroupName>> {
         let rows = self.query(&self.statements.group_names, &[]).await?;
         rows.iter().map(|row| GroupName::new(column::<String>(row, 0)?)).collect()
     }
 
-    pub(super) async fn group_members(&self, group: &GroupName) -> Result<Vec<Member>, StoreError> {
-        let group = (&group.as_str() as _, Type::TEXT);
-        let rows = self.query(&self.statements.group_members, &[group]).await?;
+    pub(super) async fn group_members(&self, group: &GroupName) -> StoreResult<Vec<Member>> {
+        let parameters = parameters![group.as_str() => TEXT];
+        let rows = self.query(&self.statements.group_members, &parameters).await?;
         rows.iter().map(member).collect()
     }
 
-    pub(super) async fn group_holders(&self, group: &GroupName) -> Result<Vec<Holder>, StoreError> {
-        let parameters: [Parameter<'_>; 1] = [(&group.as_str(), Type::TEXT)];
+    pub(super) async fn group_holders(&self, group: &GroupName) -> StoreResult<Vec<Holder>> {
+        let parameters = parameters![group.as_str() => TEXT];
         let rows = self.query(&self.statements.group_holders, &parameters).await?;
         rows.iter().map(|row| holder(row, group)).collect()
     }
 
-    pub(super) async fn document_read(
-        &self,
-        group: &GroupName,
-    ) -> Result<GroupDocument, StoreError> {
-        let parameters: [Parameter<'_>; 1] = [(&group.as_str(), Type::TEXT)];
+    pub(super) async fn document_read(&self, group: &GroupName) -> StoreResult<GroupDocument> {
+        let parameters = parameters![group.as_str() => TEXT];
         let rows = self.query(&self.statements.group_document, &parameters).await?;
-        let Some(row) = rows.first() else {
-            return Ok(GroupDocument::default());
-        };
+        let Some(row) = rows.first() else { return Ok(GroupDocument::default()) };
         let version = Version::from_i64(column(row, 0)?)?;
         Ok(GroupDocument { version, document: Document::new(column::<Vec<u8>>(row, 1)?)? })
     }
@@ -46,11 +40,9 @@ impl Postgres {
         group: &GroupName,
         expected: Version,
         document: &Document,
-    ) -> Result<Replaced, StoreError> {
-        let parameters: [Parameter<'_>; 3] = [
-            (&group.as_str(), Type::TEXT),
-            (&expected.as_i64(), Type::INT8),
-            (&document.as_bytes(), Type::BYTEA),
+    ) -> StoreResult<Replaced> {
+        let parameters = parameters![
+            group.as_str() => TEXT, expected.as_i64() => INT8, document.as_bytes() => BYTEA
         ];
         let rows = self.query(&self.statements.group_replace_document, &parameters).await?;
         match rows.first() {
@@ -60,7 +52,7 @@ impl Postgres {
     }
 }
 
-fn member(row: &Row) -> Result<Member, StoreError> {
+fn member(row: &Row) -> StoreResult<Member> {
     Ok(Member {
         instance: InstanceId::new(column::<String>(row, 0)?)?,
         nonce: Some(Nonce::parse(column(row, 1)?)?),
@@ -70,13 +62,11 @@ fn member(row: &Row) -> Result<Member, StoreError> {
     })
 }
 
-fn holder(row: &Row, group: &GroupName) -> Result<Holder, StoreError> {
+fn holder(row: &Row, group: &GroupName) -> StoreResult<Holder> {
     let instance: Option<String> = column(row, 2)?;
     let remaining: Option<i64> = column(row, 3)?;
-    let holder = instance.zip(remaining).map(|(instance, remaining)| {
-        let instance = InstanceId::new(instance)?;
-        Ok::<_, StoreError>(CurrentHolder { instance, remaining: micros(remaining) })
-    });
+    let holder =
+        instance.zip(remaining).map(|(instance, left)| current_holder(instance, micros(left)));
     let id = DutyId::new(column::<String>(row, 0)?)?;
     Ok(Holder {
         duty: DutyKey { group: group.clone(), id },

@@ -2,30 +2,27 @@
 
 use std::sync::atomic::Ordering;
 
-use tenure_core::store::{ClaimRequest, Claimed, CurrentHolder, Released, check};
-use tenure_core::{Epoch, Hold, InstanceId, Mark, Reason, Session, StoreError};
+use tenure_core::store::{ClaimRequest, Claimed, Released};
+use tenure_core::{Epoch, Hold, Mark, Reason, Session, StoreError, StoreResult};
 use tokio_postgres::Row;
-use tokio_postgres::types::Type;
 
-use super::rows::{column, damaged, micros};
-use super::{Postgres, SessionKey, complete, epoch_for};
+use super::rows::{column, current_holder, damaged, micros};
+use super::{Postgres, complete, epoch_for, parameters};
 use crate::CLAIMS_PER_TRIM;
 
 impl Postgres {
+    // Why: docs/decisions/0018-postgres-claim-locking.md
     pub(super) async fn hold_claim(
         &self,
         session: &Session,
         wants: &[ClaimRequest],
         reason: &Reason,
-    ) -> Result<Vec<Claimed>, StoreError> {
-        check::claim(session, wants)?;
-        let who = SessionKey::of(session);
-        let [group, instance, nonce] = who.parameters();
+    ) -> StoreResult<Vec<Claimed>> {
         let duties: Vec<&str> = wants.iter().map(|want| want.duty.id.as_str()).collect();
         let floors: Vec<i64> = wants.iter().map(|want| want.floor.as_i64()).collect();
-        let (duties, floors) = ((&duties as _, Type::TEXT_ARRAY), (&floors as _, Type::INT8_ARRAY));
-        let reason = (&reason.as_str() as _, Type::TEXT);
-        let parameters = [group, instance, nonce, duties, floors, reason];
+        let parameters = parameters![
+            of session, duties => TEXT_ARRAY, floors => INT8_ARRAY, reason.as_str() => TEXT
+        ];
         let rows = self.query(&self.statements.hold_claim, &parameters).await?;
         if self.claims.fetch_add(1, Ordering::Relaxed) % CLAIMS_PER_TRIM == CLAIMS_PER_TRIM - 1 {
             // What is not cut now is cut the next time; the claim has happened.
@@ -41,22 +38,19 @@ impl Postgres {
         session: &Session,
         holds: &[Hold],
         reason: &Reason,
-    ) -> Result<Vec<Released>, StoreError> {
-        check::release(session, holds)?;
-        let who = SessionKey::of(session);
-        let [group, instance, nonce] = who.parameters();
+    ) -> StoreResult<Vec<Released>> {
         let duties: Vec<&str> = holds.iter().map(|hold| hold.duty.id.as_str()).collect();
         let epochs: Vec<i64> = holds.iter().map(|hold| epoch_for(session, hold)).collect();
-        let (duties, epochs) = ((&duties as _, Type::TEXT_ARRAY), (&epochs as _, Type::INT8_ARRAY));
-        let reason = (&reason.as_str() as _, Type::TEXT);
-        let parameters = [group, instance, nonce, duties, epochs, reason];
+        let parameters = parameters![
+            of session, duties => TEXT_ARRAY, epochs => INT8_ARRAY, reason.as_str() => TEXT
+        ];
         let rows = self.query(&self.statements.hold_release, &parameters).await?;
         let read = |row| released(row).map_err(StoreError::or_happened);
         complete(rows, holds.len())?.iter().map(read).collect()
     }
 }
 
-fn claimed(row: &Row, session: &Session, want: &ClaimRequest) -> Result<Claimed, StoreError> {
+fn claimed(row: &Row, session: &Session, want: &ClaimRequest) -> StoreResult<Claimed> {
     let hold = || {
         Ok::<_, StoreError>(Hold {
             duty: want.duty.clone(),
@@ -72,13 +66,8 @@ fn claimed(row: &Row, session: &Session, want: &ClaimRequest) -> Result<Claimed,
         "held" => {
             let holder: Option<String> = column(row, 4)?;
             let remaining: Option<i64> = column(row, 5)?;
-            let holder = holder.map(|instance| {
-                let remaining = micros(remaining.unwrap_or(0).saturating_mul(1000));
-                Ok::<_, StoreError>(CurrentHolder {
-                    instance: InstanceId::new(instance)?,
-                    remaining,
-                })
-            });
+            let remaining = micros(remaining.unwrap_or(0).saturating_mul(1000));
+            let holder = holder.map(|instance| current_holder(instance, remaining));
             Ok(Claimed::HeldBy(holder.transpose()?))
         }
         "no_session" => Ok(Claimed::SessionEnded),
@@ -86,7 +75,7 @@ fn claimed(row: &Row, session: &Session, want: &ClaimRequest) -> Result<Claimed,
     }
 }
 
-fn released(row: &Row) -> Result<Released, StoreError> {
+fn released(row: &Row) -> StoreResult<Released> {
     match column::<&str>(row, 1)? {
         "freed" => Ok(Released::Freed),
         "already" => Ok(Released::Already),

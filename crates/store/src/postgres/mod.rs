@@ -27,23 +27,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use async_trait::async_trait;
-use tenure_core::guarantee::Survey;
-use tenure_core::store::{
-    Abilities, Adopt, Adopted, AuditEntry, AuditRange, Checkpoint, ClaimRequest, Claimed, Closed,
-    Commit, Committed, Evict, Evicted, Forgotten, GroupDocument, Holder, KeptAlive, Member,
-    OpenSession, Opened, Released, Replaced, Retention, Watch,
-};
+use tenure_core::store::Abilities;
 use tenure_core::text::counted;
-use tenure_core::{
-    Code, Document, DutyKey, GroupName, Hold, InstanceId, Note, Reason, Session, Store, StoreError,
-    Version,
-};
+use tenure_core::{Code, Hold, Session, StoreError, StoreResult};
 use tokio::sync::OnceCell;
 use tokio_postgres::Row;
-use tokio_postgres::types::Type;
 
 use crate::IfAbsent;
+use crate::delegate::{impl_store, own_method};
 pub(crate) use connect::connect_once;
 use connect::{Parameter, PostgresConnectConfig, PostgresPool};
 use rows::column;
@@ -97,14 +88,14 @@ impl fmt::Debug for Postgres {
 }
 
 /// The schema as a script.
-pub(crate) fn script(settings: &PostgresSettings) -> Result<String, StoreError> {
+pub(crate) fn script(settings: &PostgresSettings) -> StoreResult<String> {
     schema::check_name(&settings.schema)?;
     Ok(schema::script(&settings.schema, &schema::HISTORY, schema::RIGHTS))
 }
 
 impl Postgres {
     /// Connects, looks at the server, and brings the schema up to date.
-    pub async fn open(settings: PostgresSettings) -> Result<Self, StoreError> {
+    pub async fn open(settings: PostgresSettings) -> StoreResult<Self> {
         schema::check_name(&settings.schema)?;
         let mut target = connect::server_from_url(&settings.url).await?;
         let named = connect::is_direct(&target).await;
@@ -139,7 +130,7 @@ impl Postgres {
         Ok(store)
     }
 
-    async fn query(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, StoreError> {
+    async fn query(&self, sql: &str, parameters: &[Parameter<'_>]) -> StoreResult<Vec<Row>> {
         self.data.query(sql, parameters).await
     }
 
@@ -148,49 +139,13 @@ impl Postgres {
         &self,
         sql: &str,
         parameters: &[Parameter<'_>],
-    ) -> Result<T, StoreError> {
+    ) -> StoreResult<T> {
         let rows = self.query(sql, parameters).await?;
         let row = rows.first().ok_or_else(|| StoreError::unknown(Code::Failed, "no answer row"))?;
         column(row, 0)
     }
-}
 
-/// A session as the first three parameters of most statements.
-struct SessionKey<'a> {
-    group: &'a str,
-    instance: &'a str,
-    nonce: String,
-}
-
-impl<'a> SessionKey<'a> {
-    fn of(session: &'a Session) -> Self {
-        let (group, instance) = (session.group.as_str(), session.instance.as_str());
-        Self { group, instance, nonce: session.nonce.to_string() }
-    }
-
-    fn parameters(&self) -> [Parameter<'_>; 3] {
-        [(&self.group, Type::TEXT), (&self.instance, Type::TEXT), (&self.nonce, Type::TEXT)]
-    }
-}
-
-/// The epoch to ask under: a hold of somebody else is asked for under one that was never granted.
-fn epoch_for(session: &Session, hold: &Hold) -> i64 {
-    if hold.is_of(session) { hold.epoch.as_i64() } else { -1 }
-}
-
-/// One answer per item: a batch that came back short is not an answer.
-fn complete<T>(answers: Vec<T>, expected: usize) -> Result<Vec<T>, StoreError> {
-    if answers.len() == expected {
-        return Ok(answers);
-    }
-    let answers = counted(answers.len(), "answer", "answers");
-    let detail = format!("{answers} to {}", counted(expected, "item", "items"));
-    Err(StoreError::unknown(Code::Failed, detail))
-}
-
-#[async_trait]
-impl Store for Postgres {
-    fn abilities(&self) -> Abilities {
+    fn store_abilities(&self) -> Abilities {
         Abilities {
             dense_epochs: true,
             durable: true,
@@ -200,135 +155,40 @@ impl Store for Postgres {
             shared: true,
         }
     }
-
-    async fn open_session(&self, open: &OpenSession) -> Result<Opened, StoreError> {
-        self.session_open(open).await
-    }
-
-    async fn close_session(
-        &self,
-        session: &Session,
-        reason: &Reason,
-    ) -> Result<Closed, StoreError> {
-        self.session_close(session, reason).await
-    }
-
-    async fn keep_alive(
-        &self,
-        session: &Session,
-        note: Option<&Note>,
-        holds: &[Hold],
-    ) -> Result<KeptAlive, StoreError> {
-        self.session_keep_alive(session, note, holds).await
-    }
-
-    // Why: docs/decisions/0018-postgres-claim-locking.md
-    async fn claim(
-        &self,
-        session: &Session,
-        wants: &[ClaimRequest],
-        reason: &Reason,
-    ) -> Result<Vec<Claimed>, StoreError> {
-        self.hold_claim(session, wants, reason).await
-    }
-
-    async fn release(
-        &self,
-        session: &Session,
-        holds: &[Hold],
-        reason: &Reason,
-    ) -> Result<Vec<Released>, StoreError> {
-        self.hold_release(session, holds, reason).await
-    }
-
-    async fn evict(
-        &self,
-        group: &GroupName,
-        instance: &InstanceId,
-        when: Evict,
-        reason: &Reason,
-    ) -> Result<Evicted, StoreError> {
-        self.session_evict(group, instance, when, reason).await
-    }
-
-    async fn groups(&self) -> Result<Vec<GroupName>, StoreError> {
-        self.group_list().await
-    }
-
-    async fn members(&self, group: &GroupName) -> Result<Vec<Member>, StoreError> {
-        self.group_members(group).await
-    }
-
-    async fn holders(&self, group: &GroupName) -> Result<Vec<Holder>, StoreError> {
-        self.group_holders(group).await
-    }
-
-    async fn load(&self, duties: &[DutyKey]) -> Result<Vec<Option<Checkpoint>>, StoreError> {
-        self.checkpoint_load(duties).await
-    }
-
-    async fn commit(
-        &self,
-        session: &Session,
-        commits: &[Commit],
-    ) -> Result<Vec<Committed>, StoreError> {
-        self.checkpoint_commit(session, commits).await
-    }
-
-    async fn history(&self, duty: &DutyKey) -> Result<Vec<Checkpoint>, StoreError> {
-        self.checkpoint_history(duty).await
-    }
-
-    async fn group_document(&self, group: &GroupName) -> Result<GroupDocument, StoreError> {
-        self.document_read(group).await
-    }
-
-    async fn replace_group_document(
-        &self,
-        group: &GroupName,
-        expected: Version,
-        document: &Document,
-    ) -> Result<Replaced, StoreError> {
-        self.document_replace(group, expected, document).await
-    }
-
-    async fn watch(&self, group: &GroupName) -> Result<Box<dyn Watch>, StoreError> {
-        let start = || async {
-            let channel = format!("{}.changes", self.schema);
-            NotificationListener::start(self.target.clone(), channel).await.map(Arc::new)
-        };
-        Ok(self.listener.get_or_try_init(start).await?.watch(group))
-    }
-
-    async fn audit(
-        &self,
-        group: &GroupName,
-        range: AuditRange,
-    ) -> Result<Vec<AuditEntry>, StoreError> {
-        self.audit_read(group, range).await
-    }
-
-    async fn forget(
-        &self,
-        duties: &[DutyKey],
-        reason: &Reason,
-    ) -> Result<Vec<Forgotten>, StoreError> {
-        self.duty_forget(duties, reason).await
-    }
-
-    async fn adopt(&self, adopt: &Adopt) -> Result<Adopted, StoreError> {
-        self.store_adopt(adopt).await
-    }
-
-    async fn retain(&self, retention: Retention) -> Result<(), StoreError> {
-        self.store_retain(retention).await
-    }
-
-    async fn retention(&self) -> Result<Retention, StoreError> {
-        self.store_retention().await
-    }
-
-    async fn survey(&self) -> Result<Survey, StoreError> {
-        self.store_survey().await
-    }
 }
+
+/// Parameters of a statement with their types; those `of` a session begin with it.
+macro_rules! parameters {
+    (of $session:ident $(, $value:expr => $type:ident)*) => {
+        $crate::postgres::parameters![
+            $session.group.as_str() => TEXT,
+            $session.instance.as_str() => TEXT,
+            $session.nonce.to_string() => TEXT
+            $(, $value => $type)*
+        ]
+    };
+    ($($value:expr => $type:ident),*) => {
+        [$((
+            &$value as &(dyn tokio_postgres::types::ToSql + Sync),
+            tokio_postgres::types::Type::$type,
+        )),*]
+    };
+}
+use parameters;
+
+/// The epoch to ask under: a hold of somebody else is asked for under one that was never granted.
+fn epoch_for(session: &Session, hold: &Hold) -> i64 {
+    if hold.is_of(session) { hold.epoch.as_i64() } else { -1 }
+}
+
+/// One answer per item: a batch that came back short is not an answer.
+fn complete<T>(answers: Vec<T>, expected: usize) -> StoreResult<Vec<T>> {
+    if answers.len() == expected {
+        return Ok(answers);
+    }
+    let answers = counted(answers.len(), "answer", "answers");
+    let detail = format!("{answers} to {}", counted(expected, "item", "items"));
+    Err(StoreError::unknown(Code::Failed, detail))
+}
+
+impl_store!(Postgres by own_method);

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tenure_core::{Code, StoreError};
+use tenure_core::store::CurrentHolder;
+use tenure_core::{Code, InstanceId, StoreError, StoreResult};
 use tokio_postgres::Row;
 use tokio_postgres::types::FromSql;
 
@@ -11,16 +12,20 @@ pub(super) fn damaged(detail: impl Into<String>) -> StoreError {
 }
 
 /// A column by position, or an error instead of the driver's panic.
-pub(super) fn column<'a, T: FromSql<'a>>(row: &'a Row, index: usize) -> Result<T, StoreError> {
+pub(super) fn column<'a, T: FromSql<'a>>(row: &'a Row, index: usize) -> StoreResult<T> {
     row.try_get(index).map_err(|error| damaged(error.to_string()).with_source(error))
 }
 
 /// A position that counts from 1, as an index.
-pub(super) fn index(row: &Row) -> Result<usize, StoreError> {
+pub(super) fn index(row: &Row) -> StoreResult<usize> {
     let item: i64 = column(row, 0)?;
     usize::try_from(item - 1).map_err(|_| damaged(format!("item {item}")))
 }
 
 pub(super) fn micros(remaining: i64) -> Duration {
     Duration::from_micros(u64::try_from(remaining).unwrap_or(0))
+}
+
+pub(super) fn current_holder(instance: String, remaining: Duration) -> StoreResult<CurrentHolder> {
+    Ok(CurrentHolder { instance: InstanceId::new(instance)?, remaining })
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_core::{Code, StoreError};
+use tenure_core::{Code, StoreError, StoreResult};
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, GenericClient, IsolationLevel};
 
@@ -66,7 +66,7 @@ pub fn in_schema(sql: &str, schema: &str) -> String {
 }
 
 /// A plain name: it stands in statements, function bodies and channel names.
-pub fn check_name(schema: &str) -> Result<(), StoreError> {
+pub fn check_name(schema: &str) -> StoreResult<()> {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     let starts = schema.starts_with(|c: char| c.is_ascii_lowercase() || c == '_');
     if schema.len() <= 40 && starts && schema.chars().all(plain) && !schema.starts_with("pg_") {
@@ -115,7 +115,7 @@ pub async fn migrate(
     schema: &str,
     history: &MigrationHistory,
     if_absent: IfAbsent,
-) -> Result<(), StoreError> {
+) -> StoreResult<()> {
     let known = with_timeout(applied(client, schema, history)).await?;
     if pending(history.migrations, &known)?.is_empty() {
         return Ok(());

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use tenure_core::guarantee::{Fact, Survey};
-use tenure_core::{Code, StoreError};
+use tenure_core::{Code, StoreError, StoreResult};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
@@ -23,7 +23,7 @@ const STANDBY_NAMES_SETTING: &str = "synchronous_standby_names";
 const VERSION_SETTING: &str = "server_version_num";
 
 impl Postgres {
-    pub(super) async fn store_survey(&self) -> Result<Survey, StoreError> {
+    pub(super) async fn store_survey(&self) -> StoreResult<Survey> {
         let asked: Vec<&str> = SETTINGS
             .into_iter()
             .chain([COMMIT_SETTING, STANDBY_NAMES_SETTING, VERSION_SETTING])
@@ -34,7 +34,7 @@ impl Postgres {
         let standbys = self.look(&self.statements.survey_standbys, &[]).await?;
 
         let pair = |row: &Row| Ok((column(row, 0)?, column(row, 1)?));
-        let settings: Result<BTreeMap<String, String>, StoreError> =
+        let settings: StoreResult<BTreeMap<String, String>> =
             settings.iter().flatten().map(pair).collect();
         let settings = settings?;
         let setting = |name: &str| settings.get(name).cloned();
@@ -62,11 +62,7 @@ impl Postgres {
     }
 
     /// The rows, or `None` when the server does not let us see them.
-    async fn look(
-        &self,
-        sql: &str,
-        parameters: &[Parameter<'_>],
-    ) -> Result<Option<Vec<Row>>, StoreError> {
+    async fn look(&self, sql: &str, parameters: &[Parameter<'_>]) -> StoreResult<Option<Vec<Row>>> {
         match self.query(sql, parameters).await {
             Ok(rows) => Ok(Some(rows)),
             // A right that is missing, or a view that this server does not have.
@@ -89,7 +85,7 @@ struct ServerInfo {
 }
 
 impl ServerInfo {
-    fn read(row: &Row) -> Result<Self, StoreError> {
+    fn read(row: &Row) -> StoreResult<Self> {
         Ok(Self {
             in_recovery: column(row, 0)?,
             unix_ms: u64::try_from(column::<i64>(row, 1)?).unwrap_or(0),

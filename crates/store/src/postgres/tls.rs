@@ -1,6 +1,6 @@
 //! `sslmode` and its files, as libpq has them; the driver knows only a part.
 
-use tenure_core::{Code, StoreError};
+use tenure_core::{Code, StoreError, StoreResult};
 use tokio_postgres::Config;
 use tokio_postgres::config::SslMode;
 
@@ -24,14 +24,14 @@ pub(super) struct TlsMode {
 }
 
 /// Takes our parameters out of the URL.
-pub(super) fn read(url: &str) -> Result<(String, TlsMode), StoreError> {
+pub(super) fn read(url: &str) -> StoreResult<(String, TlsMode)> {
     let (rest, [mode, authority, certificate, key]) = take(url, TLS_PARAMETERS)?;
     let files = PemFiles::new(authority, certificate, key, "sslcert and sslkey")?;
     Ok((rest, TlsMode::new(mode.as_deref(), files)?))
 }
 
 impl TlsMode {
-    fn new(mode: Option<&str>, mut files: PemFiles) -> Result<Self, StoreError> {
+    fn new(mode: Option<&str>, mut files: PemFiles) -> StoreResult<Self> {
         let bad = |what: &str| Err(StoreError::refused(Code::BadUrl, what));
         // Who names an authority wants it to be asked.
         let unsaid = if files.authority.is_some() { "verify-full" } else { "prefer" };
@@ -57,10 +57,7 @@ impl TlsMode {
 
     /// Configures the driver and returns its connector.
     #[cfg(feature = "tls")]
-    pub(super) async fn prepare(
-        self,
-        config: &mut Config,
-    ) -> Result<PostgresTlsConnector, StoreError> {
+    pub(super) async fn prepare(self, config: &mut Config) -> StoreResult<PostgresTlsConnector> {
         use tokio_postgres::config::SslNegotiation;
 
         config.ssl_mode(self.mode);
@@ -78,10 +75,7 @@ impl TlsMode {
 
     /// Going on in the clear is fine only if that was left open.
     #[cfg(not(feature = "tls"))]
-    pub(super) async fn prepare(
-        self,
-        config: &mut Config,
-    ) -> Result<PostgresTlsConnector, StoreError> {
+    pub(super) async fn prepare(self, config: &mut Config) -> StoreResult<PostgresTlsConnector> {
         if self.mode == SslMode::Require {
             return Err(crate::tls::not_built("this sslmode"));
         }

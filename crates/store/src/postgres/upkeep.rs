@@ -2,14 +2,12 @@
 
 use std::sync::atomic::Ordering;
 
-use tenure_core::store::{Adopt, Adopted, CurrentHolder, Forgotten, Retention, check};
-use tenure_core::{Code, DutyKey, Epoch, InstanceId, Reason, StoreError};
+use tenure_core::store::{Adopt, Adopted, Forgotten, Retention};
+use tenure_core::{Code, DutyKey, Epoch, Reason, StoreError, StoreResult};
 use tokio_postgres::Row;
-use tokio_postgres::types::Type;
 
-use super::Postgres;
-use super::connect::Parameter;
-use super::rows::{column, damaged, index, micros};
+use super::rows::{column, current_holder, damaged, index, micros};
+use super::{Postgres, parameters};
 
 fn no_row() -> StoreError {
     StoreError::refused(Code::Damaged, "the table `store` is empty")
@@ -20,12 +18,11 @@ impl Postgres {
         &self,
         duties: &[DutyKey],
         reason: &Reason,
-    ) -> Result<Vec<Forgotten>, StoreError> {
-        check::forget(duties)?;
+    ) -> StoreResult<Vec<Forgotten>> {
         let groups: Vec<&str> = duties.iter().map(|duty| duty.group.as_str()).collect();
         let ids: Vec<&str> = duties.iter().map(|duty| duty.id.as_str()).collect();
-        let parameters: [Parameter<'_>; 3] =
-            [(&groups, Type::TEXT_ARRAY), (&ids, Type::TEXT_ARRAY), (&reason.as_str(), Type::TEXT)];
+        let parameters =
+            parameters![groups => TEXT_ARRAY, ids => TEXT_ARRAY, reason.as_str() => TEXT];
         let mut answers = vec![Forgotten::Absent; duties.len()];
         for row in self.query(&self.statements.duty_forget, &parameters).await? {
             let item = index(&row).map_err(StoreError::or_happened)?;
@@ -36,11 +33,10 @@ impl Postgres {
         Ok(answers)
     }
 
-    pub(super) async fn store_adopt(&self, adopt: &Adopt) -> Result<Adopted, StoreError> {
-        check::adopt(adopt)?;
+    pub(super) async fn store_adopt(&self, adopt: &Adopt) -> StoreResult<Adopted> {
         let incarnation = format!("{:032x}", adopt.entropy);
         let floor = adopt.floor.as_i64();
-        let parameters: [Parameter<'_>; 2] = [(&incarnation, Type::TEXT), (&floor, Type::INT8)];
+        let parameters = parameters![incarnation => TEXT, floor => INT8];
         let rows = self.query(&self.statements.store_adopt, &parameters).await?;
         let read = || {
             let row = rows.first().ok_or_else(no_row)?;
@@ -54,11 +50,10 @@ impl Postgres {
         Ok(Adopted { incarnation, sessions, duties, floor })
     }
 
-    pub(super) async fn store_retain(&self, retention: Retention) -> Result<(), StoreError> {
-        let new = retention.check()?;
+    pub(super) async fn store_retain(&self, new: Retention) -> StoreResult<()> {
         // Both are within their limits, so they fit.
         let (slots, audit) = (new.history_slots as i32, new.audit_kept as i64);
-        let parameters: [Parameter<'_>; 2] = [(&slots, Type::INT4), (&audit, Type::INT8)];
+        let parameters = parameters![slots => INT4, audit => INT8];
         self.query(&self.statements.store_retain, &parameters).await?;
         self.history_slots.store(new.history_slots, Ordering::Relaxed);
         // What is not cut now is cut the next time; the change has happened.
@@ -66,7 +61,7 @@ impl Postgres {
         Ok(())
     }
 
-    pub(super) async fn store_retention(&self) -> Result<Retention, StoreError> {
+    pub(super) async fn store_retention(&self) -> StoreResult<Retention> {
         let rows = self.query(&self.statements.store_retention, &[]).await?;
         let row = rows.first().ok_or_else(no_row)?;
         let (slots, audit): (i64, i64) = (column(row, 0)?, column(row, 1)?);
@@ -76,13 +71,12 @@ impl Postgres {
     }
 }
 
-fn forgotten(row: &Row) -> Result<Forgotten, StoreError> {
+fn forgotten(row: &Row) -> StoreResult<Forgotten> {
     match column::<&str>(row, 1)? {
         "forgotten" => Ok(Forgotten::Forgotten { floor: Epoch::from_i64(column(row, 2)?)? }),
         "held" => {
-            let instance = InstanceId::new(column::<String>(row, 3)?)?;
             let remaining = micros(column::<i64>(row, 4)?.saturating_mul(1000));
-            Ok(Forgotten::HeldBy(Some(CurrentHolder { instance, remaining })))
+            Ok(Forgotten::HeldBy(Some(current_holder(column(row, 3)?, remaining)?)))
         }
         other => Err(damaged(format!("duty_forget answered {other:?}"))),
     }

@@ -1,13 +1,14 @@
 //! Checkpoints and their history.
 
-use tenure_core::store::{Checkpoint, Commit, Committed, check};
-use tenure_core::{Code, Document, DutyKey, Epoch, InstanceId, Session, StoreError, Version};
+use tenure_core::store::{Checkpoint, Commit, Committed};
+use tenure_core::{
+    Code, Document, DutyKey, Epoch, InstanceId, Session, StoreError, StoreResult, Version,
+};
 
-use super::client::settle;
 use super::reply::RedisReply;
 use super::script::Script;
 use super::session::epoch_for;
-use super::{MAX_SCRIPT_ITEMS, Redis, error};
+use super::{Redis, error};
 use crate::packed;
 
 impl Redis {
@@ -18,22 +19,14 @@ impl Redis {
     pub(super) async fn checkpoint_load(
         &self,
         duties: &[DutyKey],
-    ) -> Result<Vec<Option<Checkpoint>>, StoreError> {
-        check::load(duties)?;
-        let answers = self.call(&self.data, |incarnation| {
-            let commands = duties.chunks(MAX_SCRIPT_ITEMS).map(|chunk| {
-                let mut command = Script::CheckpointLoad.call(chunk.len() + 1);
-                command.arg(self.marker());
-                for duty in chunk {
-                    command.arg(self.key("checkpoint", duty));
-                }
-                command.arg(incarnation);
-                command
-            });
-            commands.collect()
+    ) -> StoreResult<Vec<Option<Checkpoint>>> {
+        let answers = self.call_chunks(&self.data, duties, |incarnation, chunk| {
+            let keys = chunk.iter().map(|duty| self.key("checkpoint", duty));
+            let call = Script::CheckpointLoad.call(chunk.len() + 1).arg(self.marker());
+            call.args(keys).arg(incarnation)
         });
         let mut stored = Vec::with_capacity(duties.len());
-        for value in settle(answers.await?)? {
+        for value in answers.await? {
             let mut reply = RedisReply::of(value)?;
             while !reply.is_done() {
                 let fields = reply.list()?;
@@ -58,36 +51,18 @@ impl Redis {
         &self,
         session: &Session,
         commits: &[Commit],
-    ) -> Result<Vec<Committed>, StoreError> {
-        check::commit(session, commits)?;
-        let nonce = session.nonce.to_string();
-        let answers = self.call(&self.data, |incarnation| {
-            let commands = commits.chunks(MAX_SCRIPT_ITEMS).map(|chunk| {
-                let mut command =
-                    self.script(Script::CheckpointCommit, incarnation, &session.group);
-                command
-                    .arg(session.instance.as_str())
-                    .arg(&*session.instance.escaped())
-                    .arg(&nonce)
-                    .arg(chunk.len());
-                for commit in chunk {
-                    command.arg(&*commit.hold.duty.id.escaped());
-                }
-                for commit in chunk {
-                    command.arg(epoch_for(session, &commit.hold));
-                }
-                for commit in chunk {
-                    command.arg(commit.expected.get());
-                }
-                for commit in chunk {
-                    command.arg(commit.document.as_bytes());
-                }
-                command
-            });
-            commands.collect()
+    ) -> StoreResult<Vec<Committed>> {
+        let answers = self.call_chunks(&self.data, commits, |incarnation, chunk| {
+            self.script(Script::CheckpointCommit, incarnation, &session.group)
+                .session(session)
+                .arg(chunk.len())
+                .args(chunk.iter().map(|commit| commit.hold.duty.id.escaped()))
+                .args(chunk.iter().map(|commit| epoch_for(session, &commit.hold)))
+                .args(chunk.iter().map(|commit| commit.expected.get()))
+                .args(chunk.iter().map(|commit| commit.document.as_bytes()))
         });
         let mut committed = Vec::with_capacity(commits.len());
-        for value in settle(answers.await?)? {
+        for value in answers.await? {
             let mut reply = RedisReply::of(value)?;
             while !reply.is_done() {
                 committed.push(self.committed(&mut reply)?);
@@ -99,7 +74,7 @@ impl Redis {
         }
     }
 
-    fn committed(&self, reply: &mut RedisReply) -> Result<Committed, StoreError> {
+    fn committed(&self, reply: &mut RedisReply) -> StoreResult<Committed> {
         let (outcome, number) = (reply.number()?, reply.number()?);
         match outcome {
             1 => Ok(Committed::Saved(Version::new(number)?)),
@@ -113,16 +88,12 @@ impl Redis {
         }
     }
 
-    pub(super) async fn checkpoint_history(
-        &self,
-        duty: &DutyKey,
-    ) -> Result<Vec<Checkpoint>, StoreError> {
-        let reply = self.call_one(&self.data, |incarnation| {
-            let mut command = Script::CheckpointHistory.call(2);
-            command.arg(self.marker()).arg(self.key("history", duty)).arg(incarnation);
-            command
+    pub(super) async fn checkpoint_history(&self, duty: &DutyKey) -> StoreResult<Vec<Checkpoint>> {
+        let reply = self.ask(&self.data, |incarnation| {
+            let call = Script::CheckpointHistory.call(2).arg(self.marker());
+            call.arg(self.key("history", duty)).arg(incarnation)
         });
-        let mut reply = RedisReply::of(reply.await?)?;
+        let mut reply = reply.await?;
         let mut history = Vec::new();
         while !reply.is_done() {
             let entry = reply.bytes()?;
@@ -135,7 +106,7 @@ impl Redis {
     }
 }
 
-fn checkpoint(mut fields: RedisReply) -> Result<Checkpoint, StoreError> {
+fn checkpoint(mut fields: RedisReply) -> StoreResult<Checkpoint> {
     Ok(Checkpoint {
         version: Version::new(fields.number()?)?,
         epoch: Epoch::new(fields.number()?)?,

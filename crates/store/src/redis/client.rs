@@ -6,12 +6,12 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Value};
-use tenure_core::{Code, StoreError};
+use tenure_core::{Code, StoreError, StoreResult};
 use tokio::time::timeout;
 
 use super::connect::{DrivenConnection, RedisConnector};
 use super::error;
-use super::script::Script;
+use super::script::{Script, command};
 
 /// Time limit for connecting, signing in and loading the scripts.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -52,7 +52,7 @@ impl Drop for ConnectionGuard<'_> {
 }
 
 /// Result of one command.
-pub(super) type CommandResult = Result<Value, StoreError>;
+pub(super) type CommandResult = StoreResult<Value>;
 
 impl RedisClient {
     pub(super) fn new(connector: Arc<RedisConnector>) -> Self {
@@ -69,7 +69,7 @@ impl RedisClient {
     }
 
     /// The connection, new or old. The bound is ours: the driver's own covers only a part.
-    async fn connection(&self) -> Result<(DrivenConnection, u64), StoreError> {
+    async fn connection(&self) -> StoreResult<(DrivenConnection, u64)> {
         if let Some(open) = self.open() {
             return Ok(open);
         }
@@ -88,7 +88,7 @@ impl RedisClient {
         timeout(CONNECT_TIMEOUT, connecting).await.map_err(late)?
     }
 
-    async fn connect(&self) -> Result<DrivenConnection, StoreError> {
+    async fn connect(&self) -> StoreResult<DrivenConnection> {
         let wire = self.connector.open().await?;
         self.refuse_replica(&wire.connection).await?;
         self.load_scripts(&wire.connection).await?;
@@ -96,23 +96,18 @@ impl RedisClient {
     }
 
     /// At each new connection, because a failover may have made another server of the same address.
-    /// Who may not ask is refused by the server when it writes.
-    async fn refuse_replica(&self, connection: &MultiplexedConnection) -> Result<(), StoreError> {
-        let mut command = redis::cmd("INFO");
-        command.arg("replication");
-        let Ok(Value::BulkString(text)) = self.one(connection, &command).await else {
-            return Ok(());
-        };
-        match String::from_utf8_lossy(&text).lines().any(|line| line.trim() == "role:slave") {
-            true => {
-                let detail = format!("{} is a replica", self.connector.address());
-                Err(StoreError::refused(Code::ReadOnly, detail))
-            }
-            false => Ok(()),
+    /// A user without the right to `INFO` is not checked here: a replica refuses the first write.
+    async fn refuse_replica(&self, connection: &MultiplexedConnection) -> StoreResult<()> {
+        let answer = self.one(connection, &command(&["INFO", "replication"])).await;
+        let Ok(Value::BulkString(text)) = answer else { return Ok(()) };
+        if String::from_utf8_lossy(&text).lines().any(|line| line.trim() == "role:slave") {
+            let detail = format!("{} is a replica", self.connector.address());
+            return Err(StoreError::refused(Code::ReadOnly, detail));
         }
+        Ok(())
     }
 
-    async fn load_scripts(&self, connection: &MultiplexedConnection) -> Result<(), StoreError> {
+    async fn load_scripts(&self, connection: &MultiplexedConnection) -> StoreResult<()> {
         let commands = Script::load_all();
         let loading = commands.iter().map(|command| {
             let mut connection = connection.clone();
@@ -128,7 +123,7 @@ impl RedisClient {
     /// Sends commands one right after the other and collects their answers: one round trip.
     ///
     /// Each has an answer of its own, so that a part that was lost does not hide the rest.
-    pub(super) async fn send(&self, commands: &[Cmd]) -> Result<Vec<CommandResult>, StoreError> {
+    pub(super) async fn send(&self, commands: &[Cmd]) -> StoreResult<Vec<CommandResult>> {
         let (wire, generation) = self.connection().await?;
         let connection = &wire.connection;
         let mut suspect = ConnectionGuard { client: self, generation, answered: false };
@@ -154,17 +149,15 @@ impl RedisClient {
     async fn one(&self, connection: &MultiplexedConnection, command: &Cmd) -> CommandResult {
         let mut connection = connection.clone();
         let sent = timeout(COMMAND_TIMEOUT, connection.send_packed_command(command));
-        match sent.await {
-            Ok(Ok(value)) => Ok(value),
-            _ => Err(error::lost(self.connector.address())),
-        }
+        let lost = || error::lost(self.connector.address());
+        sent.await.map_err(|_| lost())?.map_err(|error| lost().with_source(error))
     }
 }
 
 /// Result of a call as a whole. When only a part was refused, another may have happened.
-pub(super) fn settle(answers: Vec<CommandResult>) -> Result<Vec<Value>, StoreError> {
+pub(super) fn settle(answers: Vec<CommandResult>) -> StoreResult<Vec<Value>> {
     let some_happened = answers.iter().any(|answer| !matches!(answer, Err(StoreError::Refused(_))));
-    let whole: Result<Vec<Value>, StoreError> = answers.into_iter().collect();
+    let whole: StoreResult<Vec<Value>> = answers.into_iter().collect();
     whole.map_err(|error| match error {
         StoreError::Refused(problem) if some_happened => StoreError::Unknown(problem),
         error => error,

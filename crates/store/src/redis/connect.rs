@@ -8,7 +8,7 @@ use redis::aio::{MultiplexedConnection, PubSub};
 use redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, ErrorKind, IntoConnectionInfo, ProtocolVersion,
 };
-use tenure_core::{Code, StoreError};
+use tenure_core::{Code, StoreError, StoreResult};
 
 use super::client::{COMMAND_TIMEOUT, CONNECT_TIMEOUT};
 use super::error;
@@ -34,7 +34,7 @@ fn bad(what: &str) -> StoreError {
 }
 
 /// The driver's own parser, with what this backend cannot do refused.
-fn client(url: &str) -> Result<(Client, String), StoreError> {
+fn client(url: &str) -> StoreResult<(Client, String)> {
     if !url.starts_with("redis:") {
         return Err(bad("the scheme is neither redis nor rediss"));
     }
@@ -55,7 +55,7 @@ fn client(url: &str) -> Result<(Client, String), StoreError> {
 
 impl RedisConnector {
     /// Reads the URL, and the files that it names.
-    pub(crate) async fn new(url: &str) -> Result<Self, StoreError> {
+    pub(crate) async fn new(url: &str) -> StoreResult<Self> {
         let Some(rest) = url.strip_prefix("rediss:") else {
             let (client, address) = client(url)?;
             return Ok(Self {
@@ -69,7 +69,7 @@ impl RedisConnector {
     }
 
     #[cfg(not(feature = "tls"))]
-    async fn encrypted(_url: &str) -> Result<Self, StoreError> {
+    async fn encrypted(_url: &str) -> StoreResult<Self> {
         Err(crate::tls::not_built("rediss://"))
     }
 
@@ -92,7 +92,7 @@ impl RedisConnector {
     }
 
     /// A connection for commands.
-    pub(crate) async fn open(&self) -> Result<DrivenConnection, StoreError> {
+    pub(crate) async fn open(&self) -> StoreResult<DrivenConnection> {
         #[cfg(feature = "tls")]
         if let Some(tls) = &self.tls {
             return tls.open(self).await;
@@ -108,7 +108,7 @@ impl RedisConnector {
     }
 
     /// A connection that listens.
-    pub(super) async fn pubsub(&self) -> Result<PubSub, StoreError> {
+    pub(super) async fn pubsub(&self) -> StoreResult<PubSub> {
         #[cfg(feature = "tls")]
         if let Some(tls) = &self.tls {
             return tls.pubsub(self).await;
@@ -174,7 +174,7 @@ mod tls {
     }
 
     impl RedisConnector {
-        pub(super) async fn encrypted(url: &str) -> Result<Self, StoreError> {
+        pub(super) async fn encrypted(url: &str) -> StoreResult<Self> {
             let (url, [authority, certificate, key]) = take(url, ["cacert", "cert", "key"])?;
             let files = PemFiles::new(authority, certificate, key, "cert and key")?;
             let (client, address) = client(&url)?;
@@ -192,7 +192,7 @@ mod tls {
         pub(super) async fn open(
             &self,
             connector: &RedisConnector,
-        ) -> Result<DrivenConnection, StoreError> {
+        ) -> StoreResult<DrivenConnection> {
             let stream = self.stream(connector).await?;
             let settings = connector.client.get_connection_info().redis_settings();
             let made =
@@ -203,20 +203,14 @@ mod tls {
             Ok(DrivenConnection { connection, _driver: Some(Arc::new(driver)) })
         }
 
-        pub(super) async fn pubsub(
-            &self,
-            connector: &RedisConnector,
-        ) -> Result<PubSub, StoreError> {
+        pub(super) async fn pubsub(&self, connector: &RedisConnector) -> StoreResult<PubSub> {
             let stream = self.stream(connector).await?;
             let settings = connector.client.get_connection_info().redis_settings();
             let made = PubSub::new(settings, stream).await;
             made.map_err(|error| error::connect_error(&error, &connector.address))
         }
 
-        async fn stream(
-            &self,
-            connector: &RedisConnector,
-        ) -> Result<TlsStream<TcpStream>, StoreError> {
+        async fn stream(&self, connector: &RedisConnector) -> StoreResult<TlsStream<TcpStream>> {
             let unreachable = |_| error::unreachable(&connector.address);
             let socket = TcpStream::connect((self.host.as_str(), self.port)).await;
             let socket = socket.map_err(unreachable)?;

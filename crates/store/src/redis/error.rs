@@ -12,6 +12,10 @@ use tenure_core::{Code, StoreError};
 /// script meets them at its first write at the latest, because it reads and judges everything
 /// before. Whatever else the server says may have come in the middle.
 pub(super) fn server_error(error: &ServerError) -> StoreError {
+    judge(error).with_source(error.clone())
+}
+
+fn judge(error: &ServerError) -> StoreError {
     let detail = error.details().unwrap_or_default();
     let text = format!("{} {detail}", error.code());
     let code = match error.code() {
@@ -24,7 +28,8 @@ pub(super) fn server_error(error: &ServerError) -> StoreError {
         "LOADING" | "BUSY" | "MASTERDOWN" | "NOREPLICAS" => Code::Busy,
         "MOVED" | "ASK" | "TRYAGAIN" | "CROSSSLOT" | "CLUSTERDOWN" => Code::Cluster,
         "NOAUTH" | "WRONGPASS" => Code::Denied,
-        // A right can be missing for the last command of a script as well as for the first.
+        // A right can be missing for the last command of a script as well as for the first. Only
+        // the text says that it is a script's.
         "NOPERM" if detail.contains("@user_script") => {
             return StoreError::unknown(Code::Denied, text);
         }
@@ -41,17 +46,17 @@ pub(super) fn is_no_script(error: &ServerError) -> bool {
 
 /// Nothing was sent yet, so nothing happened.
 pub(super) fn connect_error(error: &RedisError, address: &str) -> StoreError {
-    if error.kind() == ErrorKind::AuthenticationFailed {
-        return StoreError::refused(Code::Denied, format!("{address} refused user or password"));
-    }
-    match error.clone().into_server_errors().as_deref() {
-        Some([(_, first), ..]) => match server_error(first) {
-            StoreError::Refused(problem) | StoreError::Unknown(problem) => {
-                StoreError::refused(problem.code, problem.detail)
-            }
-        },
+    let refused = match error.clone().into_server_errors().as_deref() {
+        _ if error.kind() == ErrorKind::AuthenticationFailed => {
+            StoreError::refused(Code::Denied, format!("{address} refused user or password"))
+        }
+        Some([(_, first), ..]) => {
+            let problem = judge(first).problem().clone();
+            StoreError::refused(problem.code, problem.detail)
+        }
         _ => unreachable(address),
-    }
+    };
+    refused.with_source(error.clone())
 }
 
 /// The server did not take a connection, or not in time.

@@ -7,20 +7,21 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use redis::Value;
-use tenure_core::{Clock, DutyKey, GroupName, LocalInstant, StoreError};
+use tenure_core::{Clock, DutyKey, GroupName, LocalInstant, StoreResult};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
 use super::client::{COMMAND_TIMEOUT, RedisClient, settle};
 use super::is_shared;
 use super::reply::RedisReply;
+use super::script::command;
 use crate::BootClock;
 
 /// Maximum age of a scan.
 const MAX_SCAN_AGE: Duration = Duration::from_secs(10);
 
 /// Keys that the server visits in one step.
-const SCAN_COUNT: usize = 1_000;
+const SCAN_COUNT: &str = "1000";
 
 /// Parts of foreign keys, unescaped.
 #[derive(Clone, Debug, Default)]
@@ -40,7 +41,7 @@ impl Foreign {
         client: &RedisClient,
         group: &GroupName,
         root: &str,
-    ) -> Result<ForeignKeys, StoreError> {
+    ) -> StoreResult<ForeignKeys> {
         if !is_shared(group) {
             return Ok(ForeignKeys::default());
         }
@@ -53,7 +54,16 @@ impl Foreign {
         }
         let mut found = ForeignKeys::default();
         // Among very many keys a part has to do: whoever is missed is found by the next look.
-        if let Ok(looked) = timeout(COMMAND_TIMEOUT, scan(client, root, &mut found)).await {
+        let pattern = format!("{}[ln]*", literally(root));
+        let looking = scan(client, &pattern, |key| {
+            let rest = key.strip_prefix(root).unwrap_or_default();
+            if let Some(node) = rest.strip_prefix("node:") {
+                found.nodes.insert(node.to_owned());
+            } else if let Some(lease) = rest.strip_prefix("lease:") {
+                found.leases.insert(lease.to_owned());
+            }
+        });
+        if let Ok(looked) = timeout(COMMAND_TIMEOUT, looking).await {
             looked?;
         }
         *last = Some((now, found.clone()));
@@ -72,27 +82,23 @@ impl Foreign {
     }
 }
 
-async fn scan(client: &RedisClient, root: &str, found: &mut ForeignKeys) -> Result<(), StoreError> {
-    let pattern = format!("{}[ln]*", literally(root));
+/// Walks over the keys that fit a pattern.
+pub(super) async fn scan(
+    client: &RedisClient,
+    pattern: &str,
+    mut visit: impl FnMut(&str),
+) -> StoreResult<()> {
     let mut cursor = "0".to_owned();
     loop {
-        let mut command = redis::cmd("SCAN");
-        command.arg(&cursor).arg("MATCH").arg(&pattern);
-        command.arg("COUNT").arg(SCAN_COUNT);
-        let reply = settle(client.send(&[command]).await?)?;
+        let step = command(&["SCAN", &cursor, "MATCH", pattern, "COUNT", SCAN_COUNT]);
+        let reply = settle(client.send(&[step]).await?)?;
         let mut reply = RedisReply::of(Value::Array(reply))?.list()?;
         cursor = reply.text()?;
         let mut keys = reply.list()?;
         while !keys.is_done() {
             // A key that is no text is none that the layout or we would write.
-            let Ok(key) = String::from_utf8(keys.bytes()?) else {
-                continue;
-            };
-            let rest = key.strip_prefix(root).unwrap_or_default();
-            if let Some(node) = rest.strip_prefix("node:") {
-                found.nodes.insert(node.to_owned());
-            } else if let Some(lease) = rest.strip_prefix("lease:") {
-                found.leases.insert(lease.to_owned());
+            if let Ok(key) = String::from_utf8(keys.bytes()?) {
+                visit(&key);
             }
         }
         if cursor == "0" {

@@ -1,40 +1,27 @@
-//! Groups: their list, their documents and their audit trails.
+//! Groups: their list and their documents.
 
-use tenure_core::store::{AuditEntry, AuditKind, AuditRange, GroupDocument, Replaced};
-use tenure_core::{
-    Code, Document, DutyId, DutyKey, Epoch, GroupName, InstanceId, StoreError, Version,
-};
+use tenure_core::store::{GroupDocument, Replaced};
+use tenure_core::{Document, GroupName, StoreResult, Version};
 
 use super::Redis;
-use super::reply::RedisReply;
 use super::script::Script;
 
-/// Audit entries read in one step.
-const PAGE_ENTRIES: usize = 1_000;
-
 impl Redis {
-    pub(super) async fn group_list(&self) -> Result<Vec<GroupName>, StoreError> {
-        let reply = self.call_one(&self.data, |incarnation| {
-            let mut command = Script::GroupList.call(2);
-            command.arg(self.marker()).arg(self.groups_key());
-            command.arg(incarnation);
-            command
+    pub(super) async fn group_list(&self) -> StoreResult<Vec<GroupName>> {
+        let reply = self.ask(&self.data, |incarnation| {
+            Script::GroupList.call(2).arg(self.marker()).arg(self.groups_key()).arg(incarnation)
         });
-        let names = RedisReply::of(reply.await?)?.texts()?;
+        let names = reply.await?.texts()?;
         let mut groups: Vec<GroupName> =
             names.iter().map(|name| GroupName::unescape(name)).collect::<Result<_, _>>()?;
         groups.sort();
         Ok(groups)
     }
 
-    pub(super) async fn document_read(
-        &self,
-        group: &GroupName,
-    ) -> Result<GroupDocument, StoreError> {
-        let reply = self.call_one(&self.data, |incarnation| {
-            self.script(Script::DocumentRead, incarnation, group)
-        });
-        let mut reply = RedisReply::of(reply.await?)?;
+    pub(super) async fn document_read(&self, group: &GroupName) -> StoreResult<GroupDocument> {
+        let reply = self
+            .ask(&self.data, |incarnation| self.script(Script::DocumentRead, incarnation, group));
+        let mut reply = reply.await?;
         if reply.is_done() {
             return Ok(GroupDocument::default());
         }
@@ -49,94 +36,13 @@ impl Redis {
         group: &GroupName,
         expected: Version,
         document: &Document,
-    ) -> Result<Replaced, StoreError> {
-        let reply = self.call_one(&self.data, |incarnation| {
-            let mut command = self.script_with_index(Script::DocumentReplace, incarnation, group);
-            command.arg(expected.get()).arg(document.as_bytes());
-            command
+    ) -> StoreResult<Replaced> {
+        let reply = self.ask(&self.data, |incarnation| {
+            let call = self.script_with_index(Script::DocumentReplace, incarnation, group);
+            call.arg(expected.get()).arg(document.as_bytes())
         });
-        let mut reply = RedisReply::of(reply.await?)?;
+        let mut reply = reply.await?;
         let (saved, version) = (reply.flag()?, Version::new(reply.number()?)?);
-        Ok(match saved {
-            true => Replaced::Saved(version),
-            false => Replaced::Conflict { stored: version },
-        })
-    }
-
-    pub(super) async fn audit_read(
-        &self,
-        group: &GroupName,
-        range: AuditRange,
-    ) -> Result<Vec<AuditEntry>, StoreError> {
-        let mut entries: Vec<AuditEntry> = Vec::new();
-        let mut after = range.after;
-        while entries.len() < range.limit && after < u64::MAX {
-            let page = PAGE_ENTRIES.min(range.limit - entries.len());
-            let reply = self.call_one(&self.data, |incarnation| {
-                let mut command = self.script(Script::AuditRead, incarnation, group);
-                command.arg(after + 1).arg(page);
-                command
-            });
-            let mut reply = RedisReply::of(reply.await?)?;
-            let before = entries.len();
-            while !reply.is_done() {
-                entries.push(entry(group, reply.list()?)?);
-            }
-            after = entries.last().map_or(after, |entry| entry.seq);
-            if entries.len() - before < page {
-                break;
-            }
-        }
-        Ok(entries)
-    }
-}
-
-/// An entry of the stream: its id, and names and values by turns.
-fn entry(group: &GroupName, mut stored: RedisReply) -> Result<AuditEntry, StoreError> {
-    let damaged = || StoreError::refused(Code::Damaged, format!("an audit entry of {group}"));
-    let id = stored.text()?;
-    let seq = id.split('-').next().and_then(|seq| seq.parse().ok());
-    let mut fields = stored.list()?;
-    let mut field = |name: &str| -> Result<String, StoreError> {
-        match fields.text()? == name {
-            true => fields.text(),
-            false => Err(damaged()),
-        }
-    };
-    let kind = AuditKind::parse(&field("kind")?).ok_or_else(damaged)?;
-    let instance = InstanceId::new(field("instance")?)?;
-    let (duty, epoch) = (field("duty")?, field("epoch")?);
-    let (reason, unix_ms) = (field("reason")?, field("unix_ms")?);
-    let duty = match duty.as_str() {
-        "" => None,
-        id => Some(DutyKey { group: group.clone(), id: DutyId::unescape(id)? }),
-    };
-    let epoch = match epoch.as_str() {
-        "" => None,
-        epoch => Some(Epoch::new(epoch.parse().map_err(|_| damaged())?)?),
-    };
-    Ok(AuditEntry {
-        seq: seq.ok_or_else(damaged)?,
-        unix_ms: unix_ms.parse().map_err(|_| damaged())?,
-        kind,
-        instance,
-        duty,
-        epoch,
-        reason,
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use redis::Value;
-
-    #[test]
-    fn a_foreign_entry_is_called_damaged() {
-        let group = GroupName::new("g").unwrap();
-        let text = |text: &str| Value::BulkString(text.into());
-        let fields = Value::Array(vec![text("kind"), text("other")]);
-        let stored = RedisReply::of(Value::Array(vec![text("1-0"), fields])).unwrap();
-        assert_eq!(entry(&group, stored).unwrap_err().code(), Code::Damaged);
+        Ok(if saved { Replaced::Saved(version) } else { Replaced::Conflict { stored: version } })
     }
 }

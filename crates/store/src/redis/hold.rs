@@ -1,20 +1,20 @@
 //! Holds: claiming, releasing, and who holds what.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use redis::Value;
-use tenure_core::store::{ClaimRequest, Claimed, CurrentHolder, Holder, Released, check};
+use tenure_core::store::{ClaimRequest, Claimed, CurrentHolder, Holder, Released};
 use tenure_core::{
     Code, DutyId, DutyKey, Epoch, GroupName, Hold, InstanceId, Mark, Reason, Session, StoreError,
+    StoreResult,
 };
 
-use super::client::settle;
 use super::reply::RedisReply;
 use super::script::Script;
 use super::session::epoch_for;
 use super::{MAX_SCRIPT_ITEMS, Redis, error};
-use std::sync::atomic::Ordering;
 
 /// The holder that a lease names; `None` when its value cannot be an instance's name.
 pub(super) fn holder_now(name: Vec<u8>, remaining: Duration) -> Option<CurrentHolder> {
@@ -29,37 +29,22 @@ impl Redis {
         session: &Session,
         wants: &[ClaimRequest],
         reason: &Reason,
-    ) -> Result<Vec<Claimed>, StoreError> {
-        check::claim(session, wants)?;
+    ) -> StoreResult<Vec<Claimed>> {
         // A script sees only its own chunk: what can be refused for all of them is refused here.
         for want in wants {
             want.floor.next()?;
         }
-        let nonce = session.nonce.to_string();
         let seen = self.seen.load(Ordering::Relaxed);
-        let answers = self.call(&self.control, |incarnation| {
-            let commands = wants.chunks(MAX_SCRIPT_ITEMS).map(|chunk| {
-                let mut command = self.script(Script::HoldClaim, incarnation, &session.group);
-                command
-                    .arg(session.instance.as_str())
-                    .arg(&*session.instance.escaped())
-                    .arg(&nonce)
-                    .arg(reason.as_str())
-                    .arg(seen);
-                for want in chunk {
-                    command.arg(&*want.duty.id.escaped());
-                }
-                for want in chunk {
-                    command.arg(want.floor.get());
-                }
-                command
-            });
-            commands.collect()
+        let answers = self.call_chunks(&self.control, wants, |incarnation, chunk| {
+            self.script(Script::HoldClaim, incarnation, &session.group)
+                .session(session)
+                .arg(reason.as_str())
+                .arg(seen)
+                .args(chunk.iter().map(|want| want.duty.id.escaped()))
+                .args(chunk.iter().map(|want| want.floor.get()))
         });
         let mut claimed = Vec::with_capacity(wants.len());
-        for (value, chunk) in
-            settle(answers.await?)?.into_iter().zip(wants.chunks(MAX_SCRIPT_ITEMS))
-        {
+        for (value, chunk) in answers.await?.into_iter().zip(wants.chunks(MAX_SCRIPT_ITEMS)) {
             if value == Value::Int(-1) {
                 claimed.resize(claimed.len() + chunk.len(), Claimed::SessionEnded);
                 continue;
@@ -79,7 +64,7 @@ impl Redis {
         want: &ClaimRequest,
         mark: Mark,
         reply: &mut RedisReply,
-    ) -> Result<Claimed, StoreError> {
+    ) -> StoreResult<Claimed> {
         let outcome = reply.number()?;
         if outcome == 3 {
             let (holder, remaining) = (reply.bytes()?, reply.remaining()?);
@@ -108,25 +93,17 @@ impl Redis {
         session: &Session,
         holds: &[Hold],
         reason: &Reason,
-    ) -> Result<Vec<Released>, StoreError> {
-        check::release(session, holds)?;
-        let nonce = session.nonce.to_string();
-        let answers = self.call(&self.control, |incarnation| {
-            let commands = holds.chunks(MAX_SCRIPT_ITEMS).map(|chunk| {
-                let mut command = self.script(Script::HoldRelease, incarnation, &session.group);
-                command.arg(session.instance.as_str()).arg(&nonce).arg(reason.as_str());
-                for hold in chunk {
-                    command.arg(&*hold.duty.id.escaped());
-                }
-                for hold in chunk {
-                    command.arg(epoch_for(session, hold));
-                }
-                command
-            });
-            commands.collect()
+    ) -> StoreResult<Vec<Released>> {
+        let answers = self.call_chunks(&self.control, holds, |incarnation, chunk| {
+            self.script(Script::HoldRelease, incarnation, &session.group)
+                .arg(session.instance.as_str())
+                .arg(session.nonce.to_string())
+                .arg(reason.as_str())
+                .args(chunk.iter().map(|hold| hold.duty.id.escaped()))
+                .args(chunk.iter().map(|hold| epoch_for(session, hold)))
         });
         let mut released = Vec::with_capacity(holds.len());
-        for value in settle(answers.await?)? {
+        for value in answers.await? {
             let mut reply = RedisReply::of(value)?;
             while !reply.is_done() {
                 released.push(match reply.number()? {
@@ -143,13 +120,11 @@ impl Redis {
         }
     }
 
-    pub(super) async fn group_holders(&self, group: &GroupName) -> Result<Vec<Holder>, StoreError> {
+    pub(super) async fn group_holders(&self, group: &GroupName) -> StoreResult<Vec<Holder>> {
         let found = self.foreign.look(&self.data, group, &self.root(group)).await?;
-        let granted = self.call_one(&self.data, |incarnation| {
-            self.script(Script::GroupDuties, incarnation, group)
-        });
-        let granted: BTreeSet<String> =
-            RedisReply::of(granted.await?)?.texts()?.into_iter().collect();
+        let granted = self
+            .ask(&self.data, |incarnation| self.script(Script::GroupDuties, incarnation, group));
+        let granted: BTreeSet<String> = granted.await?.texts()?.into_iter().collect();
         // What is granted under that very name is the lease of another duty, of an older version.
         // What others keep under names that are no duty's is theirs, and must not stop us.
         let leases = found.leases.into_iter().filter(|id| !granted.contains(id));
@@ -157,17 +132,11 @@ impl Redis {
         let mut ids: BTreeSet<String> = leases.collect();
         ids.extend(granted);
         let ids: Vec<String> = ids.into_iter().collect();
-        let answers = self.call(&self.data, |incarnation| {
-            let commands = ids.chunks(MAX_SCRIPT_ITEMS).map(|chunk| {
-                let mut command = self.script(Script::HoldList, incarnation, group);
-                command.arg(chunk);
-                command
-            });
-            commands.collect()
+        let answers = self.call_chunks(&self.data, &ids, |incarnation, chunk| {
+            self.script(Script::HoldList, incarnation, group).args(chunk)
         });
         let mut holders = Vec::with_capacity(ids.len());
-        for (value, chunk) in settle(answers.await?)?.into_iter().zip(ids.chunks(MAX_SCRIPT_ITEMS))
-        {
+        for (value, chunk) in answers.await?.into_iter().zip(ids.chunks(MAX_SCRIPT_ITEMS)) {
             let mut reply = RedisReply::of(value)?;
             for id in chunk {
                 holders.extend(self.holder(group, id, &mut reply)?);
@@ -183,15 +152,10 @@ impl Redis {
         group: &GroupName,
         id: &str,
         reply: &mut RedisReply,
-    ) -> Result<Option<Holder>, StoreError> {
+    ) -> StoreResult<Option<Holder>> {
         let (epoch, name, remaining) = (reply.signed()?, reply.bytes()?, reply.remaining()?);
-        let epoch = match u64::try_from(epoch) {
-            Ok(epoch) => Some(Epoch::new(epoch)?),
-            Err(_) => None,
-        };
-        if let Some(epoch) = epoch {
-            self.saw(epoch);
-        }
+        let epoch = u64::try_from(epoch).ok().map(Epoch::new).transpose()?;
+        self.saw(epoch.unwrap_or_default());
         let holder = holder_now(name, remaining);
         if epoch.is_none() && holder.is_none() {
             return Ok(None);

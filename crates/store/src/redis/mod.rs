@@ -48,6 +48,7 @@
 //! Why: docs/decisions/0002-only-sessions-have-a-ttl.md
 //! Why: docs/decisions/0024-redis-epochs-start-from-the-clock.md
 
+mod audit;
 mod checkpoint;
 mod client;
 mod connect;
@@ -66,25 +67,17 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use async_trait::async_trait;
 use redis::{Cmd, Value};
-use tenure_core::guarantee::Survey;
-use tenure_core::store::{
-    Abilities, Adopt, Adopted, AuditEntry, AuditRange, Checkpoint, ClaimRequest, Claimed, Closed,
-    Commit, Committed, Evict, Evicted, Forgotten, GroupDocument, Holder, KeptAlive, Member,
-    OpenSession, Opened, Released, Replaced, Retention, Watch,
-};
-use tenure_core::{
-    Code, Document, DutyKey, Epoch, GroupName, Hold, InstanceId, Note, Reason, Session, Store,
-    StoreError, Version,
-};
+use tenure_core::store::{Abilities, Retention};
+use tenure_core::{Code, DutyKey, Epoch, GroupName, StoreError, StoreResult};
 
+use crate::delegate::{impl_store, own_method};
 use crate::{IfAbsent, SHARED_GROUP};
 use client::{CommandResult, RedisClient, settle};
 pub(crate) use connect::{DrivenConnection, RedisConnector};
 use foreign::Foreign;
 use reply::RedisReply;
-use script::Script;
+use script::{Script, ScriptCall, command};
 
 /// The newest layout of keys that this version knows: leases and heartbeats of the group that
 /// foreign instances may share have plain names.
@@ -148,7 +141,7 @@ impl fmt::Debug for Redis {
 
 impl Redis {
     /// Connects, looks at what kind of server this is, and finds or creates the store there.
-    pub async fn open(settings: RedisSettings) -> Result<Self, StoreError> {
+    pub async fn open(settings: RedisSettings) -> StoreResult<Self> {
         let connector = Arc::new(RedisConnector::new(&settings.url).await?);
         let client = || RedisClient::new(connector.clone());
         let store = Self {
@@ -173,10 +166,8 @@ impl Redis {
     }
 
     /// Refuses a server that cannot keep the contract.
-    async fn look_at_server(&self) -> Result<(), StoreError> {
-        let Some(cluster) = self.info(&self.control, "cluster").await? else {
-            return Ok(());
-        };
+    async fn look_at_server(&self) -> StoreResult<()> {
+        let Some(cluster) = self.info(&self.control, "cluster").await? else { return Ok(()) };
         if cluster.lines().any(|line| line.trim() == "cluster_enabled:1") {
             let detail = format!("{} runs in cluster mode", self.address);
             return Err(StoreError::refused(Code::Cluster, detail));
@@ -185,10 +176,9 @@ impl Redis {
     }
 
     /// Refuses a place that holds no store, before anything is written there.
-    async fn look_for_marker(&self) -> Result<(), StoreError> {
-        let mut command = redis::cmd("EXISTS");
-        command.arg(self.marker());
-        match settle(self.control.send(&[command]).await?)?.pop() {
+    async fn look_for_marker(&self) -> StoreResult<()> {
+        let exists = command(&["EXISTS", &self.marker()]);
+        match settle(self.control.send(&[exists]).await?)?.pop() {
             Some(Value::Int(0)) => {
                 let detail = format!("no key {} on {}", self.marker(), self.address);
                 Err(StoreError::refused(Code::Absent, detail))
@@ -198,14 +188,8 @@ impl Redis {
     }
 
     /// A section of the server's own account; `None` when this user may not read it.
-    async fn info(
-        &self,
-        client: &RedisClient,
-        section: &str,
-    ) -> Result<Option<String>, StoreError> {
-        let mut command = redis::cmd("INFO");
-        command.arg(section);
-        let answer = client.send(&[command]).await?.pop();
+    async fn info(&self, client: &RedisClient, section: &str) -> StoreResult<Option<String>> {
+        let answer = client.send(&[command(&["INFO", section])]).await?.pop();
         match answer.unwrap_or(Ok(Value::Nil)) {
             Ok(Value::BulkString(bytes)) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
             Ok(_) => Ok(None),
@@ -219,22 +203,22 @@ impl Redis {
     }
 
     /// The store to work with, found or created when this handle has none.
-    async fn incarnation(&self, client: &RedisClient) -> Result<Arc<str>, StoreError> {
+    async fn incarnation(&self, client: &RedisClient) -> StoreResult<Arc<str>> {
         if let Some(known) = self.known().clone() {
             return Ok(known);
         }
         let info = self.info(client, "server").await?.unwrap_or_default();
         let run_id = info.lines().find_map(|line| line.strip_prefix("run_id:"));
         let offer = self.offered.fetch_add(1, Ordering::Relaxed);
-        let mut command = Script::StoreOpen.call(1);
-        command
+        let open = Script::StoreOpen
+            .call(1)
             .arg(self.marker())
             .arg(format!("{:032x}-{offer}", self.entropy))
             .arg("")
             .arg(SCHEMA_VERSION)
             .arg(self.seen.load(Ordering::Relaxed))
             .arg(run_id.unwrap_or_default().trim());
-        let value = settle(client.send(&[command]).await?)?.pop();
+        let value = settle(client.send(&[open.0]).await?)?.pop();
         let mut found = RedisReply::of(value.unwrap_or(Value::Nil))?;
         let (found, slots): (Arc<str>, _) = (found.text()?.into(), found.number()?);
         self.history_slots.store(slots as usize, Ordering::Relaxed);
@@ -247,10 +231,11 @@ impl Redis {
     async fn call(
         &self,
         client: &RedisClient,
-        build: impl FnOnce(&str) -> Vec<Cmd>,
-    ) -> Result<Vec<CommandResult>, StoreError> {
+        build: impl FnOnce(&str) -> Vec<ScriptCall>,
+    ) -> StoreResult<Vec<CommandResult>> {
         let incarnation = self.incarnation(client).await?;
-        let answers = client.send(&build(&incarnation)).await?;
+        let commands: Vec<Cmd> = build(&incarnation).into_iter().map(|call| call.0).collect();
+        let answers = client.send(&commands).await?;
         if answers.iter().any(is_reset) {
             let mut known = self.known();
             if known.as_ref() == Some(&incarnation) {
@@ -260,15 +245,35 @@ impl Redis {
         Ok(answers)
     }
 
+    /// Runs a script on up to [`MAX_SCRIPT_ITEMS`] items at a time.
+    async fn call_chunks<T>(
+        &self,
+        client: &RedisClient,
+        items: &[T],
+        build: impl Fn(&str, &[T]) -> ScriptCall,
+    ) -> StoreResult<Vec<Value>> {
+        let chunks = items.chunks(MAX_SCRIPT_ITEMS);
+        let calls = |incarnation: &str| chunks.map(|chunk| build(incarnation, chunk)).collect();
+        settle(self.call(client, calls).await?)
+    }
+
     /// Runs one script.
     async fn call_one(
         &self,
         client: &RedisClient,
-        build: impl FnOnce(&str) -> Cmd,
-    ) -> Result<Value, StoreError> {
+        build: impl FnOnce(&str) -> ScriptCall,
+    ) -> StoreResult<Value> {
         let answers = self.call(client, |incarnation| vec![build(incarnation)]);
-        let mut values = settle(answers.await?)?;
-        values.pop().ok_or_else(|| error::unexpected("none"))
+        settle(answers.await?)?.pop().ok_or_else(|| error::unexpected("none"))
+    }
+
+    /// Runs one script that answers with an array.
+    async fn ask(
+        &self,
+        client: &RedisClient,
+        build: impl FnOnce(&str) -> ScriptCall,
+    ) -> StoreResult<RedisReply> {
+        RedisReply::of(self.call_one(client, build).await?)
     }
 
     fn saw(&self, epoch: Epoch) {
@@ -289,27 +294,30 @@ impl Redis {
 
     /// The key of a duty's lease.
     fn lease_key(&self, root: &str, duty: &DutyKey) -> String {
-        let id = match is_shared(&duty.group) {
-            true => duty.id.as_str().into(),
-            false => duty.id.escaped(),
-        };
+        let id = if is_shared(&duty.group) { duty.id.as_str().into() } else { duty.id.escaped() };
         [root, "lease:", &id].concat()
     }
 
     /// The beginning of a call that works on one group.
-    fn script(&self, script: Script, incarnation: &str, group: &GroupName) -> Cmd {
-        let mut command = script.call(1);
-        command.arg(self.marker()).arg(incarnation).arg(self.root(group));
-        command
+    fn script(&self, script: Script, incarnation: &str, group: &GroupName) -> ScriptCall {
+        script.call(1).arg(self.marker()).arg(incarnation).arg(self.root(group))
     }
 
     /// The same for a script that also keeps the index of groups.
-    fn script_with_index(&self, script: Script, incarnation: &str, group: &GroupName) -> Cmd {
-        let mut command = script.call(2);
-        command.arg(self.marker()).arg(self.groups_key());
-        command.arg(incarnation).arg(self.root(group));
-        command.arg(&*group.escaped());
-        command
+    fn script_with_index(&self, script: Script, known: &str, group: &GroupName) -> ScriptCall {
+        let call = script.call(2).arg(self.marker()).arg(self.groups_key());
+        call.arg(known).arg(self.root(group)).arg(&*group.escaped())
+    }
+
+    fn store_abilities(&self) -> Abilities {
+        Abilities {
+            dense_epochs: false,
+            durable: true,
+            atomic_batch: MAX_SCRIPT_ITEMS,
+            history_slots: self.history_slots.load(Ordering::Relaxed),
+            exclusive_effects: false,
+            shared: true,
+        }
     }
 }
 
@@ -326,147 +334,7 @@ fn has_two_names(duty: &DutyKey) -> bool {
     is_shared(&duty.group) && *duty.id.escaped() != *duty.id.as_str()
 }
 
-#[async_trait]
-impl Store for Redis {
-    fn abilities(&self) -> Abilities {
-        Abilities {
-            dense_epochs: false,
-            durable: true,
-            atomic_batch: MAX_SCRIPT_ITEMS,
-            history_slots: self.history_slots.load(Ordering::Relaxed),
-            exclusive_effects: false,
-            shared: true,
-        }
-    }
-
-    async fn open_session(&self, open: &OpenSession) -> Result<Opened, StoreError> {
-        self.session_open(open).await
-    }
-
-    async fn close_session(
-        &self,
-        session: &Session,
-        reason: &Reason,
-    ) -> Result<Closed, StoreError> {
-        self.session_close(session, reason).await
-    }
-
-    async fn keep_alive(
-        &self,
-        session: &Session,
-        note: Option<&Note>,
-        holds: &[Hold],
-    ) -> Result<KeptAlive, StoreError> {
-        self.session_keep_alive(session, note, holds).await
-    }
-
-    async fn claim(
-        &self,
-        session: &Session,
-        wants: &[ClaimRequest],
-        reason: &Reason,
-    ) -> Result<Vec<Claimed>, StoreError> {
-        self.hold_claim(session, wants, reason).await
-    }
-
-    async fn release(
-        &self,
-        session: &Session,
-        holds: &[Hold],
-        reason: &Reason,
-    ) -> Result<Vec<Released>, StoreError> {
-        self.hold_release(session, holds, reason).await
-    }
-
-    async fn evict(
-        &self,
-        group: &GroupName,
-        instance: &InstanceId,
-        when: Evict,
-        reason: &Reason,
-    ) -> Result<Evicted, StoreError> {
-        self.session_evict(group, instance, when, reason).await
-    }
-
-    async fn groups(&self) -> Result<Vec<GroupName>, StoreError> {
-        self.group_list().await
-    }
-
-    async fn members(&self, group: &GroupName) -> Result<Vec<Member>, StoreError> {
-        self.group_members(group).await
-    }
-
-    async fn holders(&self, group: &GroupName) -> Result<Vec<Holder>, StoreError> {
-        self.group_holders(group).await
-    }
-
-    async fn load(&self, duties: &[DutyKey]) -> Result<Vec<Option<Checkpoint>>, StoreError> {
-        self.checkpoint_load(duties).await
-    }
-
-    async fn commit(
-        &self,
-        session: &Session,
-        commits: &[Commit],
-    ) -> Result<Vec<Committed>, StoreError> {
-        self.checkpoint_commit(session, commits).await
-    }
-
-    async fn history(&self, duty: &DutyKey) -> Result<Vec<Checkpoint>, StoreError> {
-        self.checkpoint_history(duty).await
-    }
-
-    async fn group_document(&self, group: &GroupName) -> Result<GroupDocument, StoreError> {
-        self.document_read(group).await
-    }
-
-    async fn replace_group_document(
-        &self,
-        group: &GroupName,
-        expected: Version,
-        document: &Document,
-    ) -> Result<Replaced, StoreError> {
-        self.document_replace(group, expected, document).await
-    }
-
-    async fn watch(&self, group: &GroupName) -> Result<Box<dyn Watch>, StoreError> {
-        let channel = format!("{}changes", self.root(group));
-        let listener = watch::RedisWatch::start(self.connector.clone(), channel).await?;
-        Ok(Box::new(listener))
-    }
-
-    async fn audit(
-        &self,
-        group: &GroupName,
-        range: AuditRange,
-    ) -> Result<Vec<AuditEntry>, StoreError> {
-        self.audit_read(group, range).await
-    }
-
-    async fn forget(
-        &self,
-        duties: &[DutyKey],
-        reason: &Reason,
-    ) -> Result<Vec<Forgotten>, StoreError> {
-        self.duty_forget(duties, reason).await
-    }
-
-    async fn adopt(&self, adopt: &Adopt) -> Result<Adopted, StoreError> {
-        self.store_adopt(adopt).await
-    }
-
-    async fn retain(&self, retention: Retention) -> Result<(), StoreError> {
-        self.store_retain(retention).await
-    }
-
-    async fn retention(&self) -> Result<Retention, StoreError> {
-        self.store_retention().await
-    }
-
-    async fn survey(&self) -> Result<Survey, StoreError> {
-        self.store_survey().await
-    }
-}
+impl_store!(Redis by own_method);
 
 #[cfg(test)]
 mod tests {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redis::Value;
-use tenure_core::{Code, StoreError, Ttl};
+use tenure_core::{Code, StoreError, StoreResult, Ttl};
 
 use super::error::unexpected;
 
@@ -12,7 +12,7 @@ use super::error::unexpected;
 pub(super) struct RedisReply(std::vec::IntoIter<Value>);
 
 impl RedisReply {
-    pub(super) fn of(value: Value) -> Result<Self, StoreError> {
+    pub(super) fn of(value: Value) -> StoreResult<Self> {
         match value {
             Value::Array(values) => Ok(Self(values.into_iter())),
             _ => Err(unexpected("not an array")),
@@ -23,57 +23,57 @@ impl RedisReply {
         self.0.len() == 0
     }
 
-    fn value(&mut self) -> Result<Value, StoreError> {
+    fn value(&mut self) -> StoreResult<Value> {
         self.0.next().ok_or_else(|| unexpected("too short"))
     }
 
-    pub(super) fn list(&mut self) -> Result<Self, StoreError> {
+    pub(super) fn list(&mut self) -> StoreResult<Self> {
         Self::of(self.value()?)
     }
 
-    pub(super) fn bytes(&mut self) -> Result<Vec<u8>, StoreError> {
+    pub(super) fn bytes(&mut self) -> StoreResult<Vec<u8>> {
         bytes(self.value()?)
     }
 
-    pub(super) fn text(&mut self) -> Result<String, StoreError> {
+    pub(super) fn text(&mut self) -> StoreResult<String> {
         text(self.value()?)
     }
 
-    pub(super) fn signed(&mut self) -> Result<i64, StoreError> {
+    pub(super) fn signed(&mut self) -> StoreResult<i64> {
         match self.value()? {
             Value::Int(number) => Ok(number),
             other => text(other)?.parse().map_err(|_| unexpected("not a number")),
         }
     }
 
-    pub(super) fn number(&mut self) -> Result<u64, StoreError> {
+    pub(super) fn number(&mut self) -> StoreResult<u64> {
         u64::try_from(self.signed()?).map_err(|_| unexpected("a negative number"))
     }
 
-    pub(super) fn flag(&mut self) -> Result<bool, StoreError> {
+    pub(super) fn flag(&mut self) -> StoreResult<bool> {
         Ok(self.signed()? != 0)
     }
 
     /// Remaining TTL of a key. A foreign key may have none; then it is a day.
-    pub(super) fn remaining(&mut self) -> Result<Duration, StoreError> {
+    pub(super) fn remaining(&mut self) -> StoreResult<Duration> {
         let left = self.signed()?;
         Ok(u64::try_from(left).map_or(Ttl::MAX_TTL, Duration::from_millis))
     }
 
     /// All values as text.
-    pub(super) fn texts(self) -> Result<Vec<String>, StoreError> {
+    pub(super) fn texts(self) -> StoreResult<Vec<String>> {
         self.0.map(text).collect()
     }
 }
 
-fn bytes(value: Value) -> Result<Vec<u8>, StoreError> {
+fn bytes(value: Value) -> StoreResult<Vec<u8>> {
     match value {
         Value::BulkString(bytes) => Ok(bytes),
         _ => Err(unexpected("not a string")),
     }
 }
 
-pub(super) fn text(value: Value) -> Result<String, StoreError> {
+pub(super) fn text(value: Value) -> StoreResult<String> {
     String::from_utf8(bytes(value)?)
         .map_err(|_| StoreError::refused(Code::Damaged, "a stored name is not UTF-8"))
 }

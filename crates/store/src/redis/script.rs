@@ -2,8 +2,8 @@
 
 use std::sync::LazyLock;
 
-use redis::Cmd;
-
+use redis::{Cmd, ToRedisArgs};
+use tenure_core::Session;
 use tenure_core::store::Retention;
 
 macro_rules! scripts {
@@ -59,7 +59,9 @@ static SENT: LazyLock<Vec<LoadedScript>> = LazyLock::new(|| {
     let Retention { history_slots, audit_kept } = Retention::default();
     let limits = format!("local AUDIT_KEPT, HISTORY_SLOTS = {audit_kept}, {history_slots}\n");
     let sent = |script: &Script| {
-        let code = [&limits, include_str!("lua/common.lua"), script.body()].concat();
+        let opens = *script == Script::StoreOpen;
+        let opened = if opens { "" } else { include_str!("lua/opened.lua") };
+        let code = [&limits, include_str!("lua/common.lua"), opened, script.body()].concat();
         let hash = redis::Script::new(&code).get_hash().to_owned();
         LoadedScript { code, hash }
     };
@@ -68,19 +70,39 @@ static SENT: LazyLock<Vec<LoadedScript>> = LazyLock::new(|| {
 
 impl Script {
     /// The beginning of a call with so many keys; keys and arguments follow.
-    pub(super) fn call(self, keys: usize) -> Cmd {
-        let mut command = redis::cmd("EVALSHA");
-        command.arg(&SENT[self as usize].hash).arg(keys);
-        command
+    pub(super) fn call(self, keys: usize) -> ScriptCall {
+        ScriptCall(redis::cmd("EVALSHA")).arg(&SENT[self as usize].hash).arg(keys)
     }
 
     /// The commands that make every script known to a server.
     pub(super) fn load_all() -> Vec<Cmd> {
-        let load = |sent: &LoadedScript| {
-            let mut command = redis::cmd("SCRIPT");
-            command.arg("LOAD").arg(&sent.code);
-            command
-        };
-        SENT.iter().map(load).collect()
+        SENT.iter().map(|sent| command(&["SCRIPT", "LOAD", &sent.code])).collect()
     }
+}
+
+/// A call of a script; its keys and arguments are added in turn.
+pub(super) struct ScriptCall(pub(super) Cmd);
+
+impl ScriptCall {
+    pub(super) fn arg(mut self, argument: impl ToRedisArgs) -> Self {
+        self.0.arg(argument);
+        self
+    }
+
+    pub(super) fn args<A: ToRedisArgs>(self, arguments: impl IntoIterator<Item = A>) -> Self {
+        arguments.into_iter().fold(self, Self::arg)
+    }
+
+    /// Instance, instance as a part of keys, and nonce.
+    pub(super) fn session(self, session: &Session) -> Self {
+        let Session { instance, nonce, .. } = session;
+        self.arg(instance.as_str()).arg(&*instance.escaped()).arg(nonce.to_string())
+    }
+}
+
+/// A plain command of these words.
+pub(super) fn command(words: &[&str]) -> Cmd {
+    let mut command = redis::cmd(words[0]);
+    command.arg(&words[1..]);
+    command
 }

@@ -2,38 +2,31 @@
 
 use redis::Value;
 use tenure_core::store::{
-    Closed, Evict, Evicted, HoldFate, KeptAlive, Member, OpenSession, Opened, check,
+    Closed, Evict, Evicted, HoldFate, KeptAlive, Member, OpenSession, Opened,
 };
 use tenure_core::{
-    Epoch, GroupName, Hold, InstanceId, Mark, Nonce, Note, Reason, Session, StoreError,
+    Epoch, GroupName, Hold, InstanceId, Mark, Nonce, Note, Reason, Session, StoreError, StoreResult,
 };
 
 use super::client::CommandResult;
 use super::reply::{RedisReply, text};
-use super::script::Script;
+use super::script::{Script, ScriptCall};
 use super::{MAX_SCRIPT_ITEMS, REMEMBERED_MS, Redis, error, has_two_names, is_reset};
 
 /// The epoch to send for a hold: none ever has zero, so a hold of another session never stands.
 pub(super) fn epoch_for(session: &Session, hold: &Hold) -> u64 {
-    match hold.is_of(session) {
-        true => hold.epoch.get(),
-        false => Epoch::ZERO.get(),
-    }
+    if hold.is_of(session) { hold.epoch.get() } else { Epoch::ZERO.get() }
 }
 
 impl Redis {
-    pub(super) async fn session_open(&self, open: &OpenSession) -> Result<Opened, StoreError> {
+    pub(super) async fn session_open(&self, open: &OpenSession) -> StoreResult<Opened> {
         let reply = self.call_one(&self.control, |incarnation| {
-            let mut command = self.script_with_index(Script::SessionOpen, incarnation, &open.group);
-            command
-                .arg(open.instance.as_str())
-                .arg(&*open.instance.escaped())
-                .arg(open.nonce.to_string())
+            self.script_with_index(Script::SessionOpen, incarnation, &open.group)
+                .session(&open.session())
                 .arg(open.ttl.as_millis())
                 .arg(open.note.as_str())
                 .arg(REMEMBERED_MS)
-                .arg(Mark::first(open.nonce).0);
-            command
+                .arg(Mark::first(open.nonce).0)
         });
         match text(reply.await?)?.as_str() {
             "open" => Ok(Opened::Open(open.session())),
@@ -48,26 +41,18 @@ impl Redis {
         &self,
         session: &Session,
         reason: &Reason,
-    ) -> Result<Closed, StoreError> {
-        let reply = self.call_one(&self.control, |incarnation| {
-            let mut command = self.script(Script::SessionClose, incarnation, &session.group);
-            command
-                .arg(session.instance.as_str())
-                .arg(&*session.instance.escaped())
-                .arg(session.nonce.to_string())
-                .arg(reason.as_str());
-            command
+    ) -> StoreResult<Closed> {
+        let reply = self.ask(&self.control, |incarnation| {
+            let call = self.script(Script::SessionClose, incarnation, &session.group);
+            call.session(session).arg(reason.as_str())
         });
-        let mut reply = RedisReply::of(reply.await?)?;
+        let mut reply = reply.await?;
         let (open, _freed, more) = (reply.flag()?, reply.number()?, reply.flag()?);
         if more {
             let who = (&session.instance, session.nonce);
             self.session_free(&session.group, who, ("released", reason)).await?;
         }
-        Ok(match open {
-            true => Closed::Closed,
-            false => Closed::AlreadyEnded,
-        })
+        Ok(if open { Closed::Closed } else { Closed::AlreadyEnded })
     }
 
     /// Frees what an ended session has left, in steps that do not hold up the server.
@@ -76,20 +61,15 @@ impl Redis {
         group: &GroupName,
         (instance, nonce): (&InstanceId, Nonce),
         (kind, reason): (&str, &Reason),
-    ) -> Result<u64, StoreError> {
+    ) -> StoreResult<u64> {
         let mut freed = 0;
         loop {
             let reply = self.call_one(&self.control, |incarnation| {
-                let mut command = self.script(Script::SessionFree, incarnation, group);
-                command
-                    .arg(instance.as_str())
-                    .arg(nonce.to_string())
-                    .arg(kind)
-                    .arg(reason.as_str());
-                command
+                let call = self.script(Script::SessionFree, incarnation, group);
+                call.arg(instance.as_str()).arg(nonce.to_string()).arg(kind).arg(reason.as_str())
             });
             // The session has ended whatever happens here: what is left ends at its TTL.
-            let mut reply = RedisReply::of(reply.await.map_err(began)?)?;
+            let mut reply = RedisReply::of(reply.await.map_err(StoreError::or_happened)?)?;
             freed += reply.number()?;
             if !reply.flag()? {
                 return Ok(freed);
@@ -102,8 +82,7 @@ impl Redis {
         session: &Session,
         note: Option<&Note>,
         holds: &[Hold],
-    ) -> Result<KeptAlive, StoreError> {
-        check::keep_alive(holds)?;
+    ) -> StoreResult<KeptAlive> {
         if let Some(newest) = holds.iter().map(|hold| hold.epoch).max() {
             self.saw(newest);
         }
@@ -160,36 +139,25 @@ impl Redis {
         chunk: &[Hold],
         mark: Option<Mark>,
         incarnation: &str,
-    ) -> redis::Cmd {
+    ) -> ScriptCall {
         let root = self.root(&session.group);
-        let mut command = Script::SessionKeep.call(1 + chunk.len());
-        command.arg(self.marker());
-        for hold in chunk {
-            command.arg(self.lease_key(&root, &hold.duty));
-        }
-        command
+        let leases = chunk.iter().map(|hold| self.lease_key(&root, &hold.duty));
+        let call = Script::SessionKeep.call(1 + chunk.len()).arg(self.marker()).args(leases);
+        let call = call
             .arg(incarnation)
             .arg(&root)
-            .arg(session.instance.as_str())
-            .arg(&*session.instance.escaped())
-            .arg(session.nonce.to_string())
+            .session(session)
             .arg(session.ttl.as_millis())
             .arg(REMEMBERED_MS)
             .arg(u8::from(note.is_some()))
             .arg(note.map_or("", Note::as_str));
         match mark {
-            Some(mark) => drop(command.arg(mark.0)),
-            None => {
-                command.arg("");
-                for hold in chunk {
-                    command.arg(&*hold.duty.id.escaped());
-                }
-                for hold in chunk {
-                    command.arg(epoch_for(session, hold));
-                }
-            }
+            Some(mark) => call.arg(mark.0),
+            None => call
+                .arg("")
+                .args(chunk.iter().map(|hold| hold.duty.id.escaped()))
+                .args(chunk.iter().map(|hold| epoch_for(session, hold))),
         }
-        command
     }
 
     pub(super) async fn session_evict(
@@ -198,21 +166,20 @@ impl Redis {
         instance: &InstanceId,
         when: Evict,
         reason: &Reason,
-    ) -> Result<Evicted, StoreError> {
-        let reply = self.call_one(&self.control, |incarnation| {
-            let mut command = self.script(Script::InstanceEvict, incarnation, group);
-            command
+    ) -> StoreResult<Evicted> {
+        let reply = self.ask(&self.control, |incarnation| {
+            let when = match when {
+                Evict::Now => "now",
+                Evict::AtTtl => "ttl",
+            };
+            self.script(Script::InstanceEvict, incarnation, group)
                 .arg(instance.as_str())
                 .arg(&*instance.escaped())
-                .arg(match when {
-                    Evict::Now => "now",
-                    Evict::AtTtl => "ttl",
-                })
+                .arg(when)
                 .arg(reason.as_str())
-                .arg(REMEMBERED_MS);
-            command
+                .arg(REMEMBERED_MS)
         });
-        let mut reply = RedisReply::of(reply.await?)?;
+        let mut reply = reply.await?;
         if reply.is_done() {
             return Ok(Evicted::NotAMember);
         }
@@ -224,25 +191,19 @@ impl Redis {
         Ok(Evicted::Evicted { ended })
     }
 
-    pub(super) async fn group_members(&self, group: &GroupName) -> Result<Vec<Member>, StoreError> {
+    pub(super) async fn group_members(&self, group: &GroupName) -> StoreResult<Vec<Member>> {
         let root = self.root(group);
         let found = self.foreign.look(&self.data, group, &root).await?;
-        let reply = self.call_one(&self.data, |incarnation| {
-            let mut command = self.script(Script::GroupMembers, incarnation, group);
-            for node in &found.nodes {
-                command.arg(node);
-            }
-            command
+        let reply = self.ask(&self.data, |incarnation| {
+            self.script(Script::GroupMembers, incarnation, group).args(&found.nodes)
         });
-        let mut reply = RedisReply::of(reply.await?)?;
+        let mut reply = reply.await?;
         let mut members = Vec::new();
         while !reply.is_done() {
             let (id, nonce, note) = (reply.text()?, reply.text()?, reply.bytes()?);
             let (remaining, evicted) = (reply.remaining()?, reply.flag()?);
             // A foreign key whose name cannot be an instance's is nobody's heartbeat.
-            let Ok(instance) = InstanceId::unescape(&id) else {
-                continue;
-            };
+            let Ok(instance) = InstanceId::unescape(&id) else { continue };
             members.push(Member {
                 instance,
                 nonce: match nonce.as_str() {
@@ -259,17 +220,9 @@ impl Redis {
     }
 }
 
-/// A part of the call has happened already.
-fn began(error: StoreError) -> StoreError {
-    match error {
-        StoreError::Refused(problem) => StoreError::Unknown(problem),
-        error => error,
-    }
-}
-
 /// Puts the chunks together. One that did not answer leaves its holds unknown; only when none did,
 /// the call has failed.
-fn kept_alive(answers: Vec<CommandResult>, chunks: &[&[Hold]]) -> Result<KeptAlive, StoreError> {
+fn kept_alive(answers: Vec<CommandResult>, chunks: &[&[Hold]]) -> StoreResult<KeptAlive> {
     let mut fates = Vec::with_capacity(chunks.iter().map(|chunk| chunk.len()).sum());
     let mut failed = None;
     let mut mark: Option<Mark> = None;
@@ -325,7 +278,7 @@ mod tests {
         Err(error::lost("h:1/0"))
     }
 
-    fn fates(answers: Vec<CommandResult>) -> Result<KeptAlive, StoreError> {
+    fn fates(answers: Vec<CommandResult>) -> StoreResult<KeptAlive> {
         let (two, one) = ([hold(), hold()], [hold()]);
         kept_alive(answers, &[&two, &one])
     }

@@ -5,13 +5,14 @@
 
 use std::collections::BTreeMap;
 
-use redis::{Cmd, Value};
+use redis::Value;
 use tenure_core::guarantee::{Fact, Survey};
-use tenure_core::{Code, StoreError};
+use tenure_core::{Code, StoreResult};
 
 use super::Redis;
 use super::client::CommandResult;
 use super::reply::{RedisReply, text};
+use super::script::command;
 
 const INFO_SECTIONS: [&str; 4] = ["persistence", "memory", "replication", "cluster"];
 const CONFIG_OPTIONS: [&str; 6] = [
@@ -24,7 +25,7 @@ const CONFIG_OPTIONS: [&str; 6] = [
 ];
 
 impl Redis {
-    pub(super) async fn store_survey(&self) -> Result<Survey, StoreError> {
+    pub(super) async fn store_survey(&self) -> StoreResult<Survey> {
         let mut commands = vec![redis::cmd("TIME")];
         commands.extend(INFO_SECTIONS.map(|section| command(&["INFO", section])));
         commands.extend(CONFIG_OPTIONS.map(|option| command(&["CONFIG", "GET", option])));
@@ -47,15 +48,9 @@ impl Redis {
     }
 }
 
-fn command(words: &[&str]) -> Cmd {
-    let mut command = redis::cmd(words[0]);
-    command.arg(&words[1..]);
-    command
-}
-
 /// Value of an answer. A command that the server does not know or allow gives nothing; an
 /// answer that did not come is an error.
-fn seen(answer: CommandResult) -> Result<Option<Value>, StoreError> {
+fn seen(answer: CommandResult) -> StoreResult<Option<Value>> {
     match answer {
         Ok(value) => Ok(Some(value)),
         Err(error) if matches!(error.code(), Code::Denied | Code::Failed) => Ok(None),
@@ -132,6 +127,7 @@ fn in_force(policy: String, maxmemory: Option<&str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tenure_core::StoreError;
 
     #[test]
     fn a_policy_without_a_limit_is_not_in_force() {

@@ -4,26 +4,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 
 use redis::{Cmd, Value};
-use tenure_core::store::{Adopt, Adopted, Forgotten, Retention, check};
-use tenure_core::{Code, DutyId, DutyKey, Epoch, GroupName, Reason, StoreError};
+use tenure_core::store::{Adopt, Adopted, Forgotten, Retention};
+use tenure_core::{Code, DutyId, DutyKey, Epoch, GroupName, Reason, StoreError, StoreResult};
 
 use super::client::settle;
-use super::foreign::literally;
+use super::foreign::{literally, scan};
 use super::hold::holder_now;
 use super::reply::RedisReply;
-use super::script::Script;
+use super::script::{Script, command};
 use super::{FLOORS_SCHEMA, MAX_SCRIPT_ITEMS, Redis, error};
-
-/// Keys that the server visits in one step.
-const SCAN_COUNT: usize = 1_000;
 
 impl Redis {
     pub(super) async fn duty_forget(
         &self,
         duties: &[DutyKey],
         reason: &Reason,
-    ) -> Result<Vec<Forgotten>, StoreError> {
-        check::forget(duties)?;
+    ) -> StoreResult<Vec<Forgotten>> {
         // A script works on one group.
         let mut by_group: BTreeMap<&GroupName, Vec<usize>> = BTreeMap::new();
         for (n, duty) in duties.iter().enumerate() {
@@ -35,12 +31,9 @@ impl Redis {
         let chunks: Vec<(&GroupName, &[usize])> = chunks.collect();
         let answers = self.call(&self.data, |incarnation| {
             let commands = chunks.iter().map(|(group, chunk)| {
-                let mut command = self.script(Script::DutyForget, incarnation, group);
-                command.arg(reason.as_str()).arg(FLOORS_SCHEMA);
-                for n in *chunk {
-                    command.arg(&*duties[*n].id.escaped());
-                }
-                command
+                let call = self.script(Script::DutyForget, incarnation, group);
+                let call = call.arg(reason.as_str()).arg(FLOORS_SCHEMA);
+                call.args(chunk.iter().map(|n| duties[*n].id.escaped()))
             });
             commands.collect()
         });
@@ -54,7 +47,7 @@ impl Redis {
         Ok(forgotten)
     }
 
-    fn forgotten(&self, reply: &mut RedisReply) -> Result<Forgotten, StoreError> {
+    fn forgotten(&self, reply: &mut RedisReply) -> StoreResult<Forgotten> {
         match reply.number()? {
             1 => {
                 let floor = Epoch::new(reply.number()?)?;
@@ -75,25 +68,20 @@ impl Redis {
         }
     }
 
-    pub(super) async fn store_retention(&self) -> Result<Retention, StoreError> {
-        let reply = self.call_one(&self.data, |incarnation| {
-            let mut command = Script::StoreRetention.call(1);
-            command.arg(self.marker()).arg(incarnation);
-            command
+    pub(super) async fn store_retention(&self) -> StoreResult<Retention> {
+        let reply = self.ask(&self.data, |incarnation| {
+            Script::StoreRetention.call(1).arg(self.marker()).arg(incarnation)
         });
-        let mut reply = RedisReply::of(reply.await?)?;
+        let mut reply = reply.await?;
         let (slots, audit) = (reply.number()? as usize, reply.number()? as usize);
         self.history_slots.store(slots, Ordering::Relaxed);
         Ok(Retention { history_slots: slots, audit_kept: audit })
     }
 
-    pub(super) async fn store_retain(&self, retention: Retention) -> Result<(), StoreError> {
-        let new = retention.check()?;
+    pub(super) async fn store_retain(&self, new: Retention) -> StoreResult<()> {
         let changed = self.call_one(&self.data, |incarnation| {
-            let mut command = Script::StoreRetain.call(1);
-            command.arg(self.marker()).arg(incarnation).arg("");
-            command.arg(new.history_slots).arg(new.audit_kept);
-            command
+            let call = Script::StoreRetain.call(1).arg(self.marker()).arg(incarnation);
+            call.arg("").arg(new.history_slots).arg(new.audit_kept)
         });
         changed.await?;
         self.history_slots.store(new.history_slots, Ordering::Relaxed);
@@ -101,48 +89,35 @@ impl Redis {
         self.trim_all().await.map_err(StoreError::or_happened)
     }
 
-    async fn trim_all(&self) -> Result<(), StoreError> {
+    async fn trim_all(&self) -> StoreResult<()> {
         for group in self.group_list().await? {
-            let duties = self.call_one(&self.data, |incarnation| {
+            let duties = self.ask(&self.data, |incarnation| {
                 self.script(Script::GroupDuties, incarnation, &group)
             });
-            let ids = RedisReply::of(duties.await?)?.texts()?;
-            let trimmed = self.call(&self.data, |incarnation| {
-                let commands = ids.chunks(MAX_SCRIPT_ITEMS).map(|chunk| {
-                    let mut command = self.script(Script::HistoryTrim, incarnation, &group);
-                    command.arg(chunk);
-                    command
-                });
-                commands.collect()
+            let duties = duties.await?.texts()?;
+            let trimmed = self.call_chunks(&self.data, &duties, |incarnation, chunk| {
+                self.script(Script::HistoryTrim, incarnation, &group).args(chunk)
             });
-            settle(trimmed.await?)?;
+            trimmed.await?;
         }
         Ok(())
     }
 
     /// Looks through all keys first, because an index may be lost; what is granted meanwhile is in
     /// the indexes, which the script reads.
-    pub(super) async fn store_adopt(&self, adopt: &Adopt) -> Result<Adopted, StoreError> {
-        check::adopt(adopt)?;
+    pub(super) async fn store_adopt(&self, adopt: &Adopt) -> StoreResult<Adopted> {
         let found = StoreKeys::of(self.scan().await?);
         let newest = self.newest_epoch(&found).await?.max(adopt.floor);
         newest.max(Epoch::new(self.seen.load(Ordering::Relaxed))?).next()?;
         let incarnation = format!("{:032x}", adopt.entropy);
-        let reply = self.call_one(&self.data, |known| {
-            let mut command = Script::StoreAdopt.call(2);
-            command.arg(self.marker()).arg(self.groups_key());
-            command.arg(known).arg(&self.prefix).arg(&incarnation);
-            command.arg(newest.get().max(self.seen.load(Ordering::Relaxed)));
-            command.arg(found.groups.len());
-            for group in &found.groups {
-                command.arg(group);
-            }
-            for (head, instance) in &found.sessions {
-                command.arg(head).arg(instance);
-            }
-            command
+        let reply = self.ask(&self.data, |known| {
+            let call = Script::StoreAdopt.call(2).arg(self.marker()).arg(self.groups_key());
+            let call = call.arg(known).arg(&self.prefix).arg(&incarnation);
+            let call = call.arg(newest.get().max(self.seen.load(Ordering::Relaxed)));
+            let call = call.arg(found.groups.len()).args(&found.groups);
+            call.args(found.sessions.iter().flat_map(|(head, instance)| [head, instance]))
         });
-        let mut reply = RedisReply::of(reply.await?)?;
+        let mut reply = reply.await?;
         let (sessions, floor) = (reply.number()?, Epoch::new(reply.number()?)?);
         self.saw(floor);
         *self.known() = Some(incarnation.as_str().into());
@@ -150,47 +125,31 @@ impl Redis {
     }
 
     /// Every key under the prefix that may be ours, without the prefix.
-    async fn scan(&self) -> Result<Vec<String>, StoreError> {
-        let pattern = format!("{}*", literally(&self.prefix));
-        let (mut cursor, mut found) = ("0".to_owned(), Vec::new());
-        loop {
-            let mut command = redis::cmd("SCAN");
-            command.arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(SCAN_COUNT);
-            let reply = settle(self.data.send(&[command]).await?)?;
-            let mut reply = RedisReply::of(Value::Array(reply))?.list()?;
-            cursor = reply.text()?;
-            let mut keys = reply.list()?;
-            while !keys.is_done() {
-                // A key that is no text is none that we would write.
-                let key = String::from_utf8(keys.bytes()?).ok();
-                let rest = key.as_deref().and_then(|key| key.strip_prefix(&self.prefix));
-                found.extend(rest.filter(|rest| may_be_ours(rest)).map(str::to_owned));
-            }
-            if cursor == "0" {
-                return Ok(found);
-            }
-        }
+    async fn scan(&self) -> StoreResult<Vec<String>> {
+        let mut found = Vec::new();
+        scan(&self.data, &format!("{}*", literally(&self.prefix)), |key| {
+            let rest = key.strip_prefix(&self.prefix);
+            found.extend(rest.filter(|rest| may_be_ours(rest)).map(str::to_owned));
+        })
+        .await?;
+        Ok(found)
     }
 
     /// The newest epoch of the duties and floors that were found. A key that holds something else
     /// tells nothing.
-    async fn newest_epoch(&self, found: &StoreKeys) -> Result<Epoch, StoreError> {
+    async fn newest_epoch(&self, found: &StoreKeys) -> StoreResult<Epoch> {
         let mut newest = Epoch::ZERO;
         let mut commands: Vec<Cmd> = Vec::new();
         for head in &found.groups {
-            let mut command = redis::cmd("GET");
-            command.arg(format!("{}{head}:floor", self.prefix));
-            commands.push(command);
+            commands.push(command(&["GET", &format!("{}{head}:floor", self.prefix)]));
         }
         for (group, id) in &found.duties {
             let root = format!("{}{group}:", self.prefix);
-            let mut fence = redis::cmd("GET");
-            fence.arg(format!("{root}fence:{id}"));
-            let mut checkpoint = redis::cmd("HGET");
-            checkpoint.arg(format!("{root}checkpoint:{id}")).arg("epoch");
-            let mut history = redis::cmd("LINDEX");
-            history.arg(format!("{root}history:{id}")).arg(0);
-            commands.extend([fence, checkpoint, history]);
+            commands.extend([
+                command(&["GET", &format!("{root}fence:{id}")]),
+                command(&["HGET", &format!("{root}checkpoint:{id}"), "epoch"]),
+                command(&["LINDEX", &format!("{root}history:{id}"), "0"]),
+            ]);
         }
         for chunk in commands.chunks(MAX_SCRIPT_ITEMS) {
             for answer in self.data.send(chunk).await? {

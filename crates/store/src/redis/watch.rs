@@ -7,37 +7,37 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::StreamExt;
 use redis::aio::PubSub;
-use tenure_core::StoreError;
 use tenure_core::store::Watch;
+use tenure_core::{GroupName, StoreResult};
 use tokio::time::timeout;
 
 use super::client::CONNECT_TIMEOUT;
 use super::connect::RedisConnector;
-use super::error;
+use super::{Redis, error};
 
 /// After so long a silence the server is asked whether it is still there.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Listens to the channel of one group.
-pub(super) struct RedisWatch {
+struct RedisWatch {
     connector: Arc<RedisConnector>,
     channel: String,
     /// `None` while the connection is down.
     subscribed: Option<PubSub>,
 }
 
-impl RedisWatch {
-    pub(super) async fn start(
-        connector: Arc<RedisConnector>,
-        channel: String,
-    ) -> Result<Self, StoreError> {
-        let mut listener = Self { connector, channel, subscribed: None };
+impl Redis {
+    pub(super) async fn group_watch(&self, group: &GroupName) -> StoreResult<Box<dyn Watch>> {
+        let (connector, channel) = (self.connector.clone(), format!("{}changes", self.root(group)));
+        let mut listener = RedisWatch { connector, channel, subscribed: None };
         listener.subscribed = Some(listener.subscribe().await?);
-        Ok(listener)
+        Ok(Box::new(listener))
     }
+}
 
+impl RedisWatch {
     /// Returns once the server has confirmed: what changes from now on makes a hint.
-    async fn subscribe(&self) -> Result<PubSub, StoreError> {
+    async fn subscribe(&self) -> StoreResult<PubSub> {
         let subscribing = async {
             let mut connection = self.connector.pubsub().await?;
             let subscribed = connection.subscribe(&self.channel).await;
@@ -64,7 +64,7 @@ async fn heard(connection: &mut PubSub) -> bool {
 
 #[async_trait]
 impl Watch for RedisWatch {
-    async fn changed(&mut self) -> Result<(), StoreError> {
+    async fn changed(&mut self) -> StoreResult<()> {
         if let Some(connection) = &mut self.subscribed {
             if heard(connection).await {
                 return Ok(());

@@ -4,7 +4,7 @@ use std::fmt;
 
 use hmac::{Hmac, KeyInit, Mac as _};
 use sha2::Sha256;
-use tenure_core::{Code, Mac, StoreError};
+use tenure_core::{Code, Mac, StoreError, StoreResult};
 
 /// Use of a key. A rotation takes it from the last to the first and back down: known
 /// everywhere, then signing, then only verifying, then retired.
@@ -40,7 +40,7 @@ impl Keyring {
 
     /// Reads `ID sign|verify|retired HEX`, one key per line or separated by commas. Empty lines and
     /// lines that begin with `#` mean nothing. A retired key needs no secret.
-    pub fn parse(text: &str) -> Result<Self, StoreError> {
+    pub fn parse(text: &str) -> StoreResult<Self> {
         let mut keys: Vec<SigningKey> = Vec::new();
         let lines = text.split(['\n', ',']).map(str::trim);
         let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
@@ -79,8 +79,8 @@ impl Keyring {
         Mac(mac.into_bytes().into())
     }
 
-    /// Whether this is what the key with this id makes of the message. In constant time.
-    pub(super) fn made(&self, id: &str, message: &[&[u8]], mac: &Mac) -> bool {
+    /// Whether the key with this id signed the message so. In constant time.
+    pub(super) fn verifies(&self, id: &str, message: &[&[u8]], mac: &Mac) -> bool {
         self.key(id).is_some_and(|key| keyed(key, message).verify_slice(&mac.0).is_ok())
     }
 }

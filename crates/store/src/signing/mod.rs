@@ -13,7 +13,7 @@ mod sealed;
 use std::cmp::Reverse;
 
 use tenure_core::store::Checkpoint;
-use tenure_core::{Code, DutyKey, Epoch, Mac, Seal, StoreError, Version};
+use tenure_core::{Code, DutyKey, Epoch, Mac, Seal, StoreError, StoreResult, Version};
 
 pub use keys::{KeyUse, Keyring};
 pub use sealed::Sealed;
@@ -41,53 +41,31 @@ impl Signing {
     }
 }
 
-/// Result of verifying a signature.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SignatureVerdict {
-    /// Signed by a key that is trusted.
-    Good,
-    /// Not signed.
-    Unsigned,
-    /// The signature does not fit the document, its duty, epoch, version or predecessor.
-    Wrong,
-    /// The key is not known here.
-    UnknownKey,
-    /// The key is not trusted any more.
-    RetiredKey,
-    /// The seal itself cannot be read.
-    Damaged,
-    /// Signed, but not upon the version before it that is in the ring.
-    OtherPredecessor,
-    /// There is a newer version in the ring.
-    Replayed,
-    /// The version before it is not in the ring, although older ones are.
-    Gap,
-    /// It is the newest one, and the ring does not have it.
-    NotInHistory,
-    /// It leads a ring without a newest checkpoint.
-    NewestMissing,
+tenure_core::text_enum! {
+    /// Result of verifying a signature.
+    pub enum SignatureVerdict {
+        Good "good" "Signed by a key that is trusted."
+        Unsigned "not signed" "Not signed."
+        Wrong "the signature does not fit"
+            "The signature does not fit the document, its duty, epoch, version or predecessor."
+        UnknownKey "signed with a key that is not known here" "The key is not known here."
+        RetiredKey "signed with a retired key" "The key is no longer trusted."
+        Damaged "the seal cannot be read" "The seal itself cannot be read."
+        OtherPredecessor "does not follow the version before it"
+            "Signed, but not upon the version before it that is in the ring."
+        Replayed "older than the newest version in the history"
+            "There is a newer version in the ring."
+        Gap "the version before it is missing"
+            "The version before it is not in the ring, although older ones are."
+        NotInHistory "the newest one, but not in the history"
+            "It is the newest one, and the ring does not have it."
+        NewestMissing "the newest checkpoint is missing"
+            "It leads a ring without a newest checkpoint."
+    }
 }
 
 impl SignatureVerdict {
-    /// Short description.
-    pub fn as_str(&self) -> &'static str {
-        match self {
-            Self::Good => "good",
-            Self::Unsigned => "not signed",
-            Self::Wrong => "the signature does not fit",
-            Self::UnknownKey => "signed with a key that is not known here",
-            Self::RetiredKey => "signed with a retired key",
-            Self::Damaged => "the seal cannot be read",
-            Self::OtherPredecessor => "does not follow the version before it",
-            Self::Replayed => "older than the newest version in the history",
-            Self::Gap => "the version before it is missing",
-            Self::NotInHistory => "the newest one, but not in the history",
-            Self::NewestMissing => "the newest checkpoint is missing",
-        }
-    }
-
-    /// Whether there is nothing wrong with the checkpoint by itself, so that its place can be
-    /// judged.
+    /// Whether the checkpoint is fine by itself, so that its place can be judged.
     fn may_stand(&self) -> bool {
         matches!(self, Self::Good | Self::Unsigned)
     }
@@ -113,7 +91,6 @@ struct SignedMessage<'a> {
     version: Version,
     prev: Mac,
     seal: &'a Seal,
-    payload: &'a [u8],
 }
 
 impl SignedMessage<'_> {
@@ -146,8 +123,7 @@ pub fn sign(
     seal: Seal,
     payload: &[u8],
 ) -> Seal {
-    let message =
-        SignedMessage { key: keys.signer(), duty, epoch, version, prev, seal: &seal, payload };
+    let message = SignedMessage { key: keys.signer(), duty, epoch, version, prev, seal: &seal };
     let mac = keys.sign(&[&message.bytes(), payload]);
     Seal { signed: Some((keys.signer().to_owned(), mac)), prev: Some(prev), ..seal }
 }
@@ -169,31 +145,21 @@ fn judge(
     seal: &Seal,
     payload: &[u8],
 ) -> SignatureVerdict {
-    let Some((key, mac)) = &seal.signed else {
-        return if seal.prev.is_some() {
-            SignatureVerdict::Damaged
-        } else {
-            SignatureVerdict::Unsigned
-        };
+    let (key, mac, prev) = match (&seal.signed, seal.prev) {
+        (None, None) => return SignatureVerdict::Unsigned,
+        (Some((key, mac)), Some(prev)) => (key, mac, prev),
+        _ => return SignatureVerdict::Damaged,
     };
-    let (Some(keys), Some(prev)) = (keys, seal.prev) else {
-        return if seal.prev.is_none() {
-            SignatureVerdict::Damaged
-        } else {
-            SignatureVerdict::UnknownKey
-        };
-    };
+    let Some(keys) = keys else { return SignatureVerdict::UnknownKey };
     match keys.find(key) {
         None => return SignatureVerdict::UnknownKey,
         Some(KeyUse::Retired) => return SignatureVerdict::RetiredKey,
         Some(KeyUse::Sign | KeyUse::Verify) => {}
     }
     let Checkpoint { epoch, version, .. } = *checkpoint;
-    let message = SignedMessage { key, duty, epoch, version, prev, seal, payload };
-    match keys.made(key, &[&message.bytes(), message.payload], mac) {
-        true => SignatureVerdict::Good,
-        false => SignatureVerdict::Wrong,
-    }
+    let message = SignedMessage { key, duty, epoch, version, prev, seal };
+    let fits = keys.verifies(key, &[&message.bytes(), payload], mac);
+    if fits { SignatureVerdict::Good } else { SignatureVerdict::Wrong }
 }
 
 /// Judges the newest checkpoint and the ring together: each must be signed upon the one before it,
@@ -248,15 +214,13 @@ pub(crate) fn check_ring(
     duty: &DutyKey,
     stored: &Checkpoint,
     ring: &[Checkpoint],
-) -> Result<(), StoreError> {
+) -> StoreResult<()> {
     let (at, document) = (place(stored), &stored.document);
     let later = |old: &&Checkpoint| {
         (place(old) > at || (place(old) == at && old.document != *document))
             && inspect(keys, duty, old).verdict == SignatureVerdict::Good
     };
-    let Some(later) = ring.iter().filter(later).max_by_key(|old| place(old)) else {
-        return Ok(());
-    };
+    let Some(later) = ring.iter().filter(later).max_by_key(|old| place(old)) else { return Ok(()) };
     let detail = match place(later) == at {
         true => format!("version {} of {duty} is not the one in its history", stored.version),
         false => format!(
@@ -268,7 +232,7 @@ pub(crate) fn check_ring(
 }
 
 /// Refuses a missing checkpoint while the ring, which would have gone with it, is still there.
-pub(crate) fn check_missing(duty: &DutyKey, ring: &[Checkpoint]) -> Result<(), StoreError> {
+pub(crate) fn check_missing(duty: &DutyKey, ring: &[Checkpoint]) -> StoreResult<()> {
     if ring.is_empty() {
         return Ok(());
     }

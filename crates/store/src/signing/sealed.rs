@@ -6,19 +6,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use async_trait::async_trait;
-use tenure_core::guarantee::Survey;
-use tenure_core::store::{
-    Abilities, Adopt, Adopted, AuditEntry, AuditRange, Checkpoint, ClaimRequest, Claimed, Closed,
-    Commit, Committed, Evict, Evicted, Forgotten, GroupDocument, Holder, KeptAlive, Member,
-    OpenSession, Opened, Released, Replaced, Retention, Watch, check,
-};
+use tenure_core::store::{Adopt, Adopted, Checkpoint, Commit, Committed};
 use tenure_core::{
-    Code, Document, DutyKey, Epoch, GroupName, Hold, InstanceId, Mac, Note, Reason, Seal, Session,
-    Store, StoreError, Version,
+    Code, Document, DutyKey, Epoch, Mac, Seal, Session, Store, StoreError, StoreResult, Version,
 };
 
 use super::{Inspected, SignatureVerdict, Signing, check_missing, check_ring, inspect, sign};
+use crate::delegate::impl_store;
 
 /// The newest checkpoint of a duty that this process has seen.
 #[derive(Clone, Copy, Debug)]
@@ -44,24 +38,29 @@ fn mac_of(seal: &Seal) -> Mac {
 /// were moved elsewhere. Callers see payloads only.
 ///
 /// A batch is refused as a whole when one checkpoint in it is not good; the error names the duty.
-pub struct Sealed {
+pub struct Sealed(SealLayer);
+
+impl Sealed {
+    /// Puts `signing` around a store.
+    pub fn new(inner: Arc<dyn Store>, signing: Signing) -> Self {
+        Self(SealLayer { inner, signing, seen: Mutex::default() })
+    }
+}
+
+impl fmt::Debug for Sealed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.inner.fmt(f)
+    }
+}
+
+/// The calls that see checkpoints; all others are those of the store inside.
+struct SealLayer {
     inner: Arc<dyn Store>,
     signing: Signing,
     seen: Mutex<BTreeMap<DutyKey, NewestSeen>>,
 }
 
-impl fmt::Debug for Sealed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.inner.fmt(f)
-    }
-}
-
-impl Sealed {
-    /// Puts `signing` around a store.
-    pub fn new(inner: Arc<dyn Store>, signing: Signing) -> Self {
-        Self { inner, signing, seen: Mutex::default() }
-    }
-
+impl SealLayer {
     fn seen(&self) -> MutexGuard<'_, BTreeMap<DutyKey, NewestSeen>> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -82,7 +81,7 @@ impl Sealed {
         duty: &DutyKey,
         before: Option<NewestSeen>,
         stored: Option<Checkpoint>,
-    ) -> Result<Option<Checkpoint>, StoreError> {
+    ) -> StoreResult<Option<Checkpoint>> {
         match stored {
             Some(stored) => self.found(duty, before, stored).await.map(Some),
             None => self.missing(duty, before).await,
@@ -94,7 +93,7 @@ impl Sealed {
         duty: &DutyKey,
         before: Option<NewestSeen>,
         stored: Checkpoint,
-    ) -> Result<Checkpoint, StoreError> {
+    ) -> StoreResult<Checkpoint> {
         let mut stored = stored;
         let mut inspected = self.trusted(duty, &stored).await?;
         let known = |seen: NewestSeen| {
@@ -123,7 +122,7 @@ impl Sealed {
     }
 
     /// Takes a checkpoint apart, unless its signature must not be trusted.
-    async fn trusted(&self, duty: &DutyKey, stored: &Checkpoint) -> Result<Inspected, StoreError> {
+    async fn trusted(&self, duty: &DutyKey, stored: &Checkpoint) -> StoreResult<Inspected> {
         let inspected = inspect(self.signing.keys(), duty, stored);
         let Inspected { seal, verdict, .. } = &inspected;
         if *verdict == SignatureVerdict::Damaged
@@ -141,7 +140,7 @@ impl Sealed {
         &self,
         duty: &DutyKey,
         before: Option<NewestSeen>,
-    ) -> Result<Option<Checkpoint>, StoreError> {
+    ) -> StoreResult<Option<Checkpoint>> {
         if self.required()
             && let Err(removed) = check_missing(duty, &self.inner.history(duty).await?)
         {
@@ -162,7 +161,7 @@ impl Sealed {
         before: Option<NewestSeen>,
         stored: &Checkpoint,
         mac: Mac,
-    ) -> Result<(), StoreError> {
+    ) -> StoreResult<()> {
         let now = NewestSeen { epoch: stored.epoch, version: stored.version, mac };
         if let Some(before) = before.filter(|_| self.required()) {
             let NewestSeen { epoch, version, .. } = before;
@@ -214,7 +213,7 @@ impl Sealed {
     }
 
     /// The signatures of the versions that are about to be replaced.
-    async fn predecessors(&self, commits: &[Commit]) -> Result<Vec<Mac>, StoreError> {
+    async fn predecessors(&self, commits: &[Commit]) -> StoreResult<Vec<Mac>> {
         let mut macs = vec![None; commits.len()];
         let mut unknown = Vec::new();
         {
@@ -253,14 +252,12 @@ impl Sealed {
         Ok(macs.into_iter().map(|mac| mac.unwrap_or(Mac::NONE)).collect())
     }
 
-    async fn seal(&self, commits: &[Commit]) -> Result<Vec<Commit>, StoreError> {
+    async fn seal(&self, commits: &[Commit]) -> StoreResult<Vec<Commit>> {
         let plain = |commit: &Commit| {
             let document = Seal::default().join(commit.document.as_bytes())?;
             Ok(Commit { document, ..commit.clone() })
         };
-        let Some(keys) = self.signing.keys() else {
-            return commits.iter().map(plain).collect();
-        };
+        let Some(keys) = self.signing.keys() else { return commits.iter().map(plain).collect() };
         let macs = self.predecessors(commits).await?;
         let sealed = commits.iter().zip(macs).map(|(commit, prev)| {
             let (hold, payload) = (&commit.hold, commit.document.as_bytes());
@@ -270,11 +267,8 @@ impl Sealed {
         });
         sealed.collect()
     }
-}
 
-#[async_trait]
-impl Store for Sealed {
-    async fn load(&self, duties: &[DutyKey]) -> Result<Vec<Option<Checkpoint>>, StoreError> {
+    async fn load(&self, duties: &[DutyKey]) -> StoreResult<Vec<Option<Checkpoint>>> {
         let before = self.seen_of(duties);
         let stored = self.inner.load(duties).await?;
         let mut opened = Vec::with_capacity(stored.len());
@@ -284,12 +278,7 @@ impl Store for Sealed {
         Ok(opened)
     }
 
-    async fn commit(
-        &self,
-        session: &Session,
-        commits: &[Commit],
-    ) -> Result<Vec<Committed>, StoreError> {
-        check::commit(session, commits)?;
+    async fn commit(&self, session: &Session, commits: &[Commit]) -> StoreResult<Vec<Committed>> {
         let sealed = self.seal(commits).await?;
         let answers = self.inner.commit(session, &sealed).await?;
         let mut seen = self.seen();
@@ -306,7 +295,7 @@ impl Store for Sealed {
     }
 
     /// Payloads as they are in the ring; [`super::verify`] judges them.
-    async fn history(&self, duty: &DutyKey) -> Result<Vec<Checkpoint>, StoreError> {
+    async fn history(&self, duty: &DutyKey) -> StoreResult<Vec<Checkpoint>> {
         let ring = self.inner.history(duty).await?;
         let open = |stored: Checkpoint| {
             let document = Document::from_store(Seal::split(&stored.document)?.1.to_vec())?;
@@ -315,120 +304,36 @@ impl Store for Sealed {
         ring.into_iter().map(open).collect()
     }
 
-    fn abilities(&self) -> Abilities {
-        self.inner.abilities()
-    }
-
-    async fn open_session(&self, open: &OpenSession) -> Result<Opened, StoreError> {
-        self.inner.open_session(open).await
-    }
-
-    async fn close_session(
-        &self,
-        session: &Session,
-        reason: &Reason,
-    ) -> Result<Closed, StoreError> {
-        self.inner.close_session(session, reason).await
-    }
-
-    async fn keep_alive(
-        &self,
-        session: &Session,
-        note: Option<&Note>,
-        holds: &[Hold],
-    ) -> Result<KeptAlive, StoreError> {
-        self.inner.keep_alive(session, note, holds).await
-    }
-
-    async fn claim(
-        &self,
-        session: &Session,
-        wants: &[ClaimRequest],
-        reason: &Reason,
-    ) -> Result<Vec<Claimed>, StoreError> {
-        self.inner.claim(session, wants, reason).await
-    }
-
-    async fn release(
-        &self,
-        session: &Session,
-        holds: &[Hold],
-        reason: &Reason,
-    ) -> Result<Vec<Released>, StoreError> {
-        self.inner.release(session, holds, reason).await
-    }
-
-    async fn evict(
-        &self,
-        group: &GroupName,
-        instance: &InstanceId,
-        when: Evict,
-        reason: &Reason,
-    ) -> Result<Evicted, StoreError> {
-        self.inner.evict(group, instance, when, reason).await
-    }
-
-    async fn groups(&self) -> Result<Vec<GroupName>, StoreError> {
-        self.inner.groups().await
-    }
-
-    async fn members(&self, group: &GroupName) -> Result<Vec<Member>, StoreError> {
-        self.inner.members(group).await
-    }
-
-    async fn holders(&self, group: &GroupName) -> Result<Vec<Holder>, StoreError> {
-        self.inner.holders(group).await
-    }
-
-    async fn group_document(&self, group: &GroupName) -> Result<GroupDocument, StoreError> {
-        self.inner.group_document(group).await
-    }
-
-    async fn replace_group_document(
-        &self,
-        group: &GroupName,
-        expected: Version,
-        document: &Document,
-    ) -> Result<Replaced, StoreError> {
-        self.inner.replace_group_document(group, expected, document).await
-    }
-
-    async fn watch(&self, group: &GroupName) -> Result<Box<dyn Watch>, StoreError> {
-        self.inner.watch(group).await
-    }
-
-    async fn audit(
-        &self,
-        group: &GroupName,
-        range: AuditRange,
-    ) -> Result<Vec<AuditEntry>, StoreError> {
-        self.inner.audit(group, range).await
-    }
-
-    async fn forget(
-        &self,
-        duties: &[DutyKey],
-        reason: &Reason,
-    ) -> Result<Vec<Forgotten>, StoreError> {
-        self.inner.forget(duties, reason).await
-    }
-
     /// The newest checkpoints seen belong to the earlier store: this one may have been restored.
-    async fn adopt(&self, adopt: &Adopt) -> Result<Adopted, StoreError> {
+    async fn adopt(&self, adopt: &Adopt) -> StoreResult<Adopted> {
         let adopted = self.inner.adopt(adopt).await?;
         self.seen().clear();
         Ok(adopted)
     }
-
-    async fn retain(&self, retention: Retention) -> Result<(), StoreError> {
-        self.inner.retain(retention).await
-    }
-
-    async fn retention(&self) -> Result<Retention, StoreError> {
-        self.inner.retention().await
-    }
-
-    async fn survey(&self) -> Result<Survey, StoreError> {
-        self.inner.survey().await
-    }
 }
+
+/// Calls the layer for the methods that see checkpoints, and the store inside for the others.
+macro_rules! layer_method {
+    ($store:ident) => {
+        $store.0.inner.abilities()
+    };
+    (@layer $store:ident $method:ident $arguments:tt) => {
+        $store.0.$method $arguments.await
+    };
+    ($store:ident $op:ident load $own:ident $arguments:tt) => {
+        layer_method!(@layer $store load $arguments)
+    };
+    ($store:ident $op:ident commit $own:ident $arguments:tt) => {
+        layer_method!(@layer $store commit $arguments)
+    };
+    ($store:ident $op:ident history $own:ident $arguments:tt) => {
+        layer_method!(@layer $store history $arguments)
+    };
+    ($store:ident $op:ident adopt $own:ident $arguments:tt) => {
+        layer_method!(@layer $store adopt $arguments)
+    };
+    ($store:ident $op:ident $method:ident $own:ident $arguments:tt) => {
+        $store.0.inner.$method $arguments.await
+    };
+}
+impl_store!(Sealed by layer_method);

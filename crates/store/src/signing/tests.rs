@@ -29,7 +29,7 @@ fn ring(keys: &Keyring, duty: &DutyKey, payloads: &[&str]) -> Vec<Checkpoint> {
 }
 
 fn verdicts(all: &[(Checkpoint, Inspected)]) -> Vec<SignatureVerdict> {
-    all.iter().map(|(_, inspected)| inspected.verdict.clone()).collect()
+    all.iter().map(|(_, inspected)| inspected.verdict).collect()
 }
 
 fn duty(id: &str) -> DutyKey {

@@ -2,40 +2,31 @@
 
 use rusqlite::Connection;
 use tenure_core::store::{AuditEntry, AuditKind, AuditRange};
-use tenure_core::{Code, DutyId, DutyKey, Epoch, GroupName, InstanceId, StoreError};
+use tenure_core::{Code, DutyId, DutyKey, Epoch, GroupName, InstanceId, StoreError, StoreResult};
 
 use super::error::statement_error;
 use super::worker::SqliteConnection;
-use super::{all, execute, statements};
+use super::{all, execute, sql};
 
-/// A new entry of the audit trail.
-pub(super) struct AuditRecord<'a> {
-    pub(super) kind: AuditKind,
-    pub(super) group: &'a GroupName,
-    pub(super) instance: &'a InstanceId,
-    pub(super) hold: Option<(&'a DutyId, Epoch)>,
-    pub(super) reason: &'a str,
-}
-
-/// Appends an entry.
-pub(super) fn record(db: &Connection, entry: &AuditRecord<'_>) -> Result<(), StoreError> {
-    let (duty, epoch) = entry.hold.unzip();
-    let row = (
-        entry.group.as_str(),
-        entry.kind.as_str(),
-        entry.instance.as_str(),
-        duty.map(DutyId::as_str),
-        epoch.map(Epoch::as_i64),
-        entry.reason,
-    );
-    execute(db, statements::AUDIT_RECORD, row)?;
+/// Appends an entry about an instance of a group, and a hold of it if one is given.
+pub(super) fn record(
+    db: &Connection,
+    kind: AuditKind,
+    (group, instance): (&GroupName, &InstanceId),
+    hold: Option<(&DutyId, Epoch)>,
+    reason: &str,
+) -> StoreResult<()> {
+    let (duty, epoch) = hold.unzip();
+    let (duty, epoch) = (duty.map(DutyId::as_str), epoch.map(Epoch::as_i64));
+    let row = (group.as_str(), kind.as_str(), instance.as_str(), duty, epoch, reason);
+    execute(db, sql!("audit/record"), row)?;
     Ok(())
 }
 
 /// Keeps as many entries as the store says.
-pub(super) fn trim(line: &mut SqliteConnection) -> Result<(), StoreError> {
+pub(super) fn trim(line: &mut SqliteConnection) -> StoreResult<()> {
     line.write(|db, _| {
-        db.execute(statements::AUDIT_TRIM, []).map_err(statement_error)?;
+        db.execute(sql!("audit/trim"), []).map_err(statement_error)?;
         Ok(())
     })
 }
@@ -44,27 +35,22 @@ pub(super) fn read(
     db: &Connection,
     group: &GroupName,
     range: AuditRange,
-) -> Result<Vec<AuditEntry>, StoreError> {
+) -> StoreResult<Vec<AuditEntry>> {
     let limit = i64::try_from(range.limit).unwrap_or(i64::MAX);
     let after = i64::try_from(range.after).unwrap_or(i64::MAX);
-    all(db, statements::AUDIT_READ, (group.as_str(), after, limit), |row| {
-        let (seq, unix_ms): (i64, i64) = (row.get(0)?, row.get(1)?);
-        let (kind, instance): (String, String) = (row.get(2)?, row.get(3)?);
-        let (duty, epoch): (Option<String>, Option<i64>) = (row.get(4)?, row.get(5)?);
-        let reason = row.get(6)?;
-        let entry = || {
-            let unknown = || StoreError::refused(Code::Damaged, format!("audit kind {kind:?}"));
-            let duty = duty.map(|id| Ok(DutyKey { group: group.clone(), id: DutyId::new(id)? }));
-            Ok(AuditEntry {
-                seq: seq as u64,
-                unix_ms: unix_ms.max(0) as u64,
-                kind: AuditKind::parse(&kind).ok_or_else(unknown)?,
-                instance: InstanceId::new(instance)?,
-                duty: duty.transpose()?,
-                epoch: epoch.map(Epoch::from_i64).transpose()?,
-                reason,
-            })
-        };
-        Ok(entry())
-    })
+    let read = |row: (i64, i64, String, String, Option<String>, Option<i64>, String)| {
+        let (seq, unix_ms, kind, instance, duty, epoch, reason) = row;
+        let unknown = || StoreError::refused(Code::Damaged, format!("audit kind {kind:?}"));
+        let duty = duty.map(|id| Ok(DutyKey { group: group.clone(), id: DutyId::new(id)? }));
+        Ok(AuditEntry {
+            seq: seq as u64,
+            unix_ms: unix_ms.max(0) as u64,
+            kind: AuditKind::parse(&kind).ok_or_else(unknown)?,
+            instance: InstanceId::new(instance)?,
+            duty: duty.transpose()?,
+            epoch: epoch.map(Epoch::from_i64).transpose()?,
+            reason,
+        })
+    };
+    all(db, sql!("audit/read"), (group.as_str(), after, limit), read)
 }

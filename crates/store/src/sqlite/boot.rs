@@ -14,11 +14,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension};
-use tenure_core::{Code, StoreError};
+use tenure_core::{Code, StoreError, StoreResult};
 
 use super::connect::retry;
 use super::error::statement_error;
-use super::statements;
+use super::sql;
 
 /// Attempts before the file counts as open in another boot, and the time between them.
 const MAX_LOCK_ATTEMPTS: u32 = 100;
@@ -31,7 +31,7 @@ pub(super) struct BootLock {
 }
 
 /// The boot and the time namespace this process lives in.
-pub(super) fn identity() -> Result<String, StoreError> {
+pub(super) fn identity() -> StoreResult<String> {
     let unreadable = |what: &str, error: std::io::Error| {
         StoreError::refused(Code::OtherBoot, format!("cannot read {what}: {error}"))
     };
@@ -69,11 +69,7 @@ fn open_lock(path: &Path) -> std::io::Result<File> {
 }
 
 /// Takes the shared lock, after taking the file over from an earlier boot if need be.
-pub(super) fn enter(
-    path: &Path,
-    connection: &Connection,
-    identity: &str,
-) -> Result<BootLock, StoreError> {
+pub(super) fn enter(path: &Path, connection: &Connection, identity: &str) -> StoreResult<BootLock> {
     let file = open_lock(path).map_err(|error| io_error(&error))?;
     for _ in 0..MAX_LOCK_ATTEMPTS {
         file.lock_shared().map_err(|error| io_error(&error))?;
@@ -95,16 +91,16 @@ pub(super) fn enter(
     ))
 }
 
-fn stored(connection: &Connection) -> Result<Option<String>, StoreError> {
-    retry(|| connection.query_row(statements::BOOT_READ, [], |row| row.get(0)).optional())
+fn stored(connection: &Connection) -> StoreResult<Option<String>> {
+    retry(|| connection.query_row(sql!("boot/read"), [], |row| row.get(0)).optional())
         .map_err(statement_error)
 }
 
 /// Every session of another boot has ended; its nanoseconds mean nothing here.
-fn take_over(connection: &Connection, identity: &str) -> Result<(), StoreError> {
+fn take_over(connection: &Connection, identity: &str) -> StoreResult<()> {
     let run = || {
-        connection.execute(statements::SESSION_RESET, [])?;
-        connection.execute(statements::BOOT_SAVE, [identity])
+        connection.execute(sql!("session/reset"), [])?;
+        connection.execute(sql!("boot/save"), [identity])
     };
     retry(|| connection.execute_batch("BEGIN IMMEDIATE")).map_err(statement_error)?;
     let done = run().and_then(|_| connection.execute_batch("COMMIT"));

@@ -4,12 +4,12 @@ use rusqlite::Connection;
 use tenure_core::store::{AuditKind, ClaimRequest, Claimed, Released};
 use tenure_core::{
     DutyId, DutyKey, Epoch, Hold, InstanceId, LocalInstant, Mark, Nonce, Reason, Session,
-    StoreError,
+    StoreResult,
 };
 
-use super::audit::{AuditRecord, record};
+use super::audit::record;
 use super::session::{claimant, nanos, ns};
-use super::{all, checkpoint, execute, first, hint, statements, upkeep};
+use super::{all, checkpoint, execute, first, hint, sql, upkeep};
 use crate::state::rules::{self, ClaimDecision, LastGrant};
 
 /// Finds the last grant of a duty.
@@ -17,22 +17,17 @@ pub(super) fn find(
     db: &Connection,
     duty: &DutyKey,
     now: LocalInstant,
-) -> Result<Option<LastGrant>, StoreError> {
+) -> StoreResult<Option<LastGrant>> {
     let key = (duty.group.as_str(), duty.id.as_str(), ns(now));
-    let row = first(db, statements::HOLD_FIND, key, |row| {
-        let expires: Option<i64> = row.get(4)?;
-        let (epoch, instance): (i64, String) = (row.get(0)?, row.get(1)?);
-        let remaining = expires.map(|expires| nanos(expires - ns(now)));
-        let nonce: String = row.get(2)?;
-        Ok((epoch, instance, nonce, row.get(3)?, remaining))
-    })?;
-    let Some((epoch, instance, nonce, held, remaining)) = row else { return Ok(None) };
+    let row: Option<(i64, String, String, bool, Option<i64>)> = first(db, sql!("hold/find"), key)?;
+    let Some((epoch, instance, nonce, held, expires)) = row else { return Ok(None) };
+    let remaining = expires.map(|expires| nanos(expires - ns(now)));
     let (epoch, instance) = (Epoch::from_i64(epoch)?, InstanceId::new(instance)?);
     let nonce = Nonce::parse(&nonce)?;
     Ok(Some(LastGrant { epoch, instance, nonce, held, remaining }))
 }
 
-pub(super) fn stands(db: &Connection, hold: &Hold, now: LocalInstant) -> Result<bool, StoreError> {
+pub(super) fn stands(db: &Connection, hold: &Hold, now: LocalInstant) -> StoreResult<bool> {
     Ok(find(db, &hold.duty, now)?.is_some_and(|last| last.stands(hold)))
 }
 
@@ -42,7 +37,7 @@ pub(super) fn claim(
     wants: &[ClaimRequest],
     reason: &Reason,
     now: LocalInstant,
-) -> Result<Vec<Claimed>, StoreError> {
+) -> StoreResult<Vec<Claimed>> {
     let Some(mark) = claimant(db, session, now)? else {
         return Ok(vec![Claimed::SessionEnded; wants.len()]);
     };
@@ -60,7 +55,7 @@ fn claim_one(
     want: &ClaimRequest,
     reason: &Reason,
     now: LocalInstant,
-) -> Result<Claimed, StoreError> {
+) -> StoreResult<Claimed> {
     let DutyKey { group, id } = &want.duty;
     let last = find(db, &want.duty, now)?;
     let committed = checkpoint::find(db, &want.duty)?.map_or(Epoch::ZERO, |(_, epoch)| epoch);
@@ -74,15 +69,13 @@ fn claim_one(
     };
     let reason = reason.as_str();
     if let Some((instance, epoch)) = &expired {
-        let (kind, hold) = (AuditKind::Expired, Some((id, *epoch)));
-        record(db, &AuditRecord { kind, group, instance, hold, reason })?;
+        record(db, AuditKind::Expired, (group, instance), Some((id, *epoch)), reason)?;
     }
     let instance = &session.instance;
     let nonce = session.nonce.to_string();
     let row = (group.as_str(), id.as_str(), epoch.as_i64(), instance.as_str(), nonce);
-    execute(db, statements::HOLD_GRANT, row)?;
-    let (kind, granted) = (AuditKind::Granted, Some((id, epoch)));
-    record(db, &AuditRecord { kind, group, instance, hold: granted, reason })?;
+    execute(db, sql!("hold/grant"), row)?;
+    record(db, AuditKind::Granted, (group, instance), Some((id, epoch)), reason)?;
     Ok(Claimed::Granted(rules::hold(session, &want.duty, epoch, mark)))
 }
 
@@ -92,7 +85,7 @@ pub(super) fn release(
     holds: &[Hold],
     reason: &Reason,
     now: LocalInstant,
-) -> Result<Vec<Released>, StoreError> {
+) -> StoreResult<Vec<Released>> {
     let Session { group, instance, .. } = session;
     let mut answers = Vec::with_capacity(holds.len());
     for hold in holds {
@@ -100,17 +93,16 @@ pub(super) fn release(
         let released = rules::release(last.as_ref(), session, hold);
         if released == Released::Freed {
             let id = &hold.duty.id;
-            execute(db, statements::HOLD_FREE, (group.as_str(), id.as_str()))?;
-            let (kind, freed, reason) =
-                (AuditKind::Released, Some((id, hold.epoch)), reason.as_str());
-            record(db, &AuditRecord { kind, group, instance, hold: freed, reason })?;
+            execute(db, sql!("hold/free"), (group.as_str(), id.as_str()))?;
+            let freed = Some((id, hold.epoch));
+            record(db, AuditKind::Released, (group, instance), freed, reason.as_str())?;
         }
         answers.push(released);
     }
     let freed = answers.iter().filter(|answer| **answer == Released::Freed).count();
     if freed > 0 {
         let key = (group.as_str(), instance.as_str(), freed as i64);
-        execute(db, statements::SESSION_LOSE, key)?;
+        execute(db, sql!("session/lose"), key)?;
         hint(db, group)?;
     }
     Ok(answers)
@@ -122,17 +114,14 @@ pub(super) fn free_all(
     session: &Session,
     kind: AuditKind,
     reason: &Reason,
-) -> Result<u64, StoreError> {
+) -> StoreResult<u64> {
     let Session { group, instance, nonce, .. } = session;
     let key = (group.as_str(), instance.as_str(), nonce.to_string());
-    let mut freed = all(db, statements::HOLD_FREE_ALL, key, |row| {
-        let (duty, epoch): (String, i64) = (row.get(0)?, row.get(1)?);
-        Ok(DutyId::new(duty).and_then(|duty| Ok((duty, Epoch::from_i64(epoch)?))))
-    })?;
+    let read = |(duty, epoch): (String, i64)| Ok((DutyId::new(duty)?, Epoch::from_i64(epoch)?));
+    let mut freed = all(db, sql!("hold/free_all"), key, read)?;
     freed.sort();
     for (duty, epoch) in &freed {
-        let (hold, reason) = (Some((duty, *epoch)), reason.as_str());
-        record(db, &AuditRecord { kind, group, instance, hold, reason })?;
+        record(db, kind, (group, instance), Some((duty, *epoch)), reason.as_str())?;
     }
     Ok(freed.len() as u64)
 }

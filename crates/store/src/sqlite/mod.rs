@@ -14,7 +14,6 @@ mod group;
 mod hold;
 pub(crate) mod schema;
 mod session;
-mod statements;
 mod survey;
 mod upkeep;
 mod watch;
@@ -24,23 +23,30 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use async_trait::async_trait;
-use rusqlite::Connection;
-use tenure_core::guarantee::Survey;
+use rusqlite::{Connection, OptionalExtension as _, Row};
 use tenure_core::store::{
     Abilities, Adopt, Adopted, AuditEntry, AuditRange, Checkpoint, ClaimRequest, Claimed, Closed,
     Commit, Committed, Evict, Evicted, Forgotten, GroupDocument, HoldFate, Holder, KeptAlive,
-    Member, OpenSession, Opened, Released, Replaced, Retention, Watch, check,
+    Member, OpenSession, Opened, Released, Replaced, Retention, Watch,
 };
 use tenure_core::{
-    Clock, Code, Document, DutyKey, GroupName, Hold, InstanceId, Note, Reason, Session, Store,
-    StoreError, Version,
+    Clock, Code, Document, DutyKey, GroupName, Hold, InstanceId, Note, Reason, Session, StoreError,
+    StoreResult, Version,
 };
 
+use crate::delegate::{impl_store, own_method};
 use crate::{BootClock, CLAIMS_PER_TRIM, IfAbsent, fates_by_mark};
 use error::statement_error;
 use watch::ChangePoller;
 use worker::{SqliteConnection, Worker, WritePriority};
+
+/// A statement by the name of its file below `sql/`.
+macro_rules! sql {
+    ($file:literal) => {
+        include_str!(concat!("sql/", $file, ".sql"))
+    };
+}
+use sql;
 
 /// Settings of a SQLite store.
 #[derive(Clone, Debug)]
@@ -82,21 +88,21 @@ pub(crate) fn script() -> String {
 
 impl Sqlite {
     /// Opens the file, updates its tables and starts the threads.
-    pub async fn open(settings: SqliteSettings) -> Result<Self, StoreError> {
+    pub async fn open(settings: SqliteSettings) -> StoreResult<Self> {
         let open = move || Self::open_blocking(settings);
         let opened = tokio::task::spawn_blocking(open).await;
         opened.map_err(|error| StoreError::unknown(Code::Failed, error.to_string()))?
     }
 
-    fn open_blocking(settings: SqliteSettings) -> Result<Self, StoreError> {
+    fn open_blocking(settings: SqliteSettings) -> StoreResult<Self> {
         let SqliteSettings { path, if_absent, clock } = settings;
         if if_absent == IfAbsent::Refuse && !path.exists() {
             return Err(StoreError::refused(Code::Absent, path.display().to_string()));
         }
-        let open = |manners| {
+        let open = |priority| {
             let connection = connect::connect(&path);
             let connection = connection.map_err(|error| error::open_error(&path, error))?;
-            Ok::<_, StoreError>(SqliteConnection::new(connection, clock.clone(), manners))
+            Ok::<_, StoreError>(SqliteConnection::new(connection, clock.clone(), priority))
         };
         let mut vital = open(WritePriority::Vital)?;
         if !schema::is_there(&vital.connection, &schema::HISTORY)? && if_absent == IfAbsent::Refuse
@@ -118,7 +124,7 @@ impl Sqlite {
         })
     }
 
-    fn watcher(&self) -> Result<Arc<ChangePoller>, StoreError> {
+    fn watcher(&self) -> StoreResult<Arc<ChangePoller>> {
         let mut watcher = self.watcher.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(watcher) = &*watcher {
             return Ok(watcher.clone());
@@ -127,9 +133,8 @@ impl Sqlite {
     }
 }
 
-#[async_trait]
-impl Store for Sqlite {
-    fn abilities(&self) -> Abilities {
+impl Sqlite {
+    fn store_abilities(&self) -> Abilities {
         Abilities {
             dense_epochs: true,
             durable: true,
@@ -140,32 +145,22 @@ impl Store for Sqlite {
         }
     }
 
-    async fn open_session(&self, open: &OpenSession) -> Result<Opened, StoreError> {
+    async fn session_open(&self, open: &OpenSession) -> StoreResult<Opened> {
         let open = open.clone();
-        self.vital
-            .run(move |connection| connection.write(|db, now| session::open(db, &open, now)))
-            .await
+        self.vital.write(move |db, now| session::open(db, &open, now)).await
     }
 
-    async fn close_session(
-        &self,
-        session: &Session,
-        reason: &Reason,
-    ) -> Result<Closed, StoreError> {
+    async fn session_close(&self, session: &Session, reason: &Reason) -> StoreResult<Closed> {
         let (session, reason) = (session.clone(), reason.clone());
-        let job = move |connection: &mut SqliteConnection| {
-            connection.write(|db, now| session::close(db, &session, &reason, now))
-        };
-        self.vital.run(job).await
+        self.vital.write(move |db, now| session::close(db, &session, &reason, now)).await
     }
 
-    async fn keep_alive(
+    async fn session_keep_alive(
         &self,
         session: &Session,
         note: Option<&Note>,
         holds: &[Hold],
-    ) -> Result<KeptAlive, StoreError> {
-        check::keep_alive(holds)?;
+    ) -> StoreResult<KeptAlive> {
         let (owned, note) = (session.clone(), note.cloned());
         let job = move |connection: &mut SqliteConnection| {
             connection.write(|db, now| session::keep_alive(db, &owned, note.as_ref(), now))
@@ -182,7 +177,7 @@ impl Store for Sqlite {
                     .read(|db, now| asked.iter().map(|it| hold::stands(db, it, now)).collect())
             };
             // The session is extended by now: what cannot be looked at is unknown, not refused.
-            let looked: Result<Vec<bool>, StoreError> = self.vital.run(job).await;
+            let looked: StoreResult<Vec<bool>> = self.vital.run(job).await;
             for (position, n) in unsure.into_iter().enumerate() {
                 fates[n] = match looked.as_ref().map(|stands| stands[position]) {
                     Ok(true) => HoldFate::Kept,
@@ -194,13 +189,12 @@ impl Store for Sqlite {
         Ok(KeptAlive::Kept { mark, holds: fates })
     }
 
-    async fn claim(
+    async fn hold_claim(
         &self,
         session: &Session,
         wants: &[ClaimRequest],
         reason: &Reason,
-    ) -> Result<Vec<Claimed>, StoreError> {
-        check::claim(session, wants)?;
+    ) -> StoreResult<Vec<Claimed>> {
         let (session, wants, reason) = (session.clone(), wants.to_vec(), reason.clone());
         let claims = self.claims.fetch_add(1, Ordering::Relaxed);
         let job = move |connection: &mut SqliteConnection| {
@@ -215,188 +209,151 @@ impl Store for Sqlite {
         self.vital.run(job).await
     }
 
-    async fn release(
+    async fn hold_release(
         &self,
         session: &Session,
         holds: &[Hold],
         reason: &Reason,
-    ) -> Result<Vec<Released>, StoreError> {
-        check::release(session, holds)?;
+    ) -> StoreResult<Vec<Released>> {
         let (session, holds, reason) = (session.clone(), holds.to_vec(), reason.clone());
-        let job = move |connection: &mut SqliteConnection| {
-            connection.write(|db, now| hold::release(db, &session, &holds, &reason, now))
-        };
-        self.vital.run(job).await
+        self.vital.write(move |db, now| hold::release(db, &session, &holds, &reason, now)).await
     }
 
-    async fn evict(
+    async fn session_evict(
         &self,
         group: &GroupName,
         instance: &InstanceId,
         when: Evict,
         reason: &Reason,
-    ) -> Result<Evicted, StoreError> {
+    ) -> StoreResult<Evicted> {
         let (group, instance, reason) = (group.clone(), instance.clone(), reason.clone());
-        let job = move |connection: &mut SqliteConnection| {
-            connection.write(|db, now| session::evict(db, &group, &instance, when, &reason, now))
-        };
-        self.vital.run(job).await
-    }
-
-    async fn groups(&self) -> Result<Vec<GroupName>, StoreError> {
-        self.data.run(|connection| connection.read(|db, _| group::groups(db))).await
-    }
-
-    async fn members(&self, group: &GroupName) -> Result<Vec<Member>, StoreError> {
-        let group = group.clone();
-        self.data
-            .run(move |connection| connection.read(|db, now| group::members(db, &group, now)))
+        self.vital
+            .write(move |db, now| session::evict(db, &group, &instance, when, &reason, now))
             .await
     }
 
-    async fn holders(&self, group: &GroupName) -> Result<Vec<Holder>, StoreError> {
-        let group = group.clone();
-        self.data
-            .run(move |connection| connection.read(|db, now| group::holders(db, &group, now)))
-            .await
+    async fn group_list(&self) -> StoreResult<Vec<GroupName>> {
+        self.data.read(|db, _| group::groups(db)).await
     }
 
-    async fn load(&self, duties: &[DutyKey]) -> Result<Vec<Option<Checkpoint>>, StoreError> {
-        check::load(duties)?;
+    async fn group_members(&self, group: &GroupName) -> StoreResult<Vec<Member>> {
+        let group = group.clone();
+        self.data.read(move |db, now| group::members(db, &group, now)).await
+    }
+
+    async fn group_holders(&self, group: &GroupName) -> StoreResult<Vec<Holder>> {
+        let group = group.clone();
+        self.data.read(move |db, now| group::holders(db, &group, now)).await
+    }
+
+    async fn checkpoint_load(&self, duties: &[DutyKey]) -> StoreResult<Vec<Option<Checkpoint>>> {
         let duties = duties.to_vec();
-        self.data
-            .run(move |connection| connection.read(|db, _| checkpoint::load(db, &duties)))
-            .await
+        self.data.read(move |db, _| checkpoint::load(db, &duties)).await
     }
 
-    async fn commit(
+    async fn checkpoint_commit(
         &self,
         session: &Session,
         commits: &[Commit],
-    ) -> Result<Vec<Committed>, StoreError> {
-        check::commit(session, commits)?;
+    ) -> StoreResult<Vec<Committed>> {
         let (session, commits) = (session.clone(), commits.to_vec());
-        let job = move |connection: &mut SqliteConnection| {
-            connection.write(|db, now| checkpoint::commit(db, &session, &commits, now))
-        };
-        self.data.run(job).await
+        self.data.write(move |db, now| checkpoint::commit(db, &session, &commits, now)).await
     }
 
-    async fn history(&self, duty: &DutyKey) -> Result<Vec<Checkpoint>, StoreError> {
+    async fn checkpoint_history(&self, duty: &DutyKey) -> StoreResult<Vec<Checkpoint>> {
         let duty = duty.clone();
-        self.data
-            .run(move |connection| connection.read(|db, _| checkpoint::history(db, &duty)))
-            .await
+        self.data.read(move |db, _| checkpoint::history(db, &duty)).await
     }
 
-    async fn group_document(&self, group: &GroupName) -> Result<GroupDocument, StoreError> {
+    async fn document_read(&self, group: &GroupName) -> StoreResult<GroupDocument> {
         let group = group.clone();
-        self.data.run(move |connection| connection.read(|db, _| group::document(db, &group))).await
+        self.data.read(move |db, _| group::document(db, &group)).await
     }
 
-    async fn replace_group_document(
+    async fn document_replace(
         &self,
         group: &GroupName,
         expected: Version,
         document: &Document,
-    ) -> Result<Replaced, StoreError> {
+    ) -> StoreResult<Replaced> {
         let (group, document) = (group.clone(), document.clone());
-        let job = move |connection: &mut SqliteConnection| {
-            connection.write(|db, _| group::replace_document(db, &group, expected, &document))
-        };
-        self.data.run(job).await
+        self.data.write(move |db, _| group::replace_document(db, &group, expected, &document)).await
     }
 
-    async fn watch(&self, group: &GroupName) -> Result<Box<dyn Watch>, StoreError> {
+    async fn group_watch(&self, group: &GroupName) -> StoreResult<Box<dyn Watch>> {
         self.watcher()?.watch(group).await
     }
 
-    async fn audit(
+    async fn audit_read(
         &self,
         group: &GroupName,
         range: AuditRange,
-    ) -> Result<Vec<AuditEntry>, StoreError> {
+    ) -> StoreResult<Vec<AuditEntry>> {
         let group = group.clone();
-        self.data
-            .run(move |connection| connection.read(|db, _| audit::read(db, &group, range)))
-            .await
+        self.data.read(move |db, _| audit::read(db, &group, range)).await
     }
 
-    async fn forget(
+    async fn duty_forget(
         &self,
         duties: &[DutyKey],
         reason: &Reason,
-    ) -> Result<Vec<Forgotten>, StoreError> {
-        check::forget(duties)?;
+    ) -> StoreResult<Vec<Forgotten>> {
         let (duties, reason) = (duties.to_vec(), reason.clone());
-        let job = move |connection: &mut SqliteConnection| {
-            connection.write(|db, now| upkeep::forget(db, &duties, &reason, now))
-        };
-        self.data.run(job).await
+        self.data.write(move |db, now| upkeep::forget(db, &duties, &reason, now)).await
     }
 
-    async fn adopt(&self, adopt: &Adopt) -> Result<Adopted, StoreError> {
-        check::adopt(adopt)?;
+    async fn store_adopt(&self, adopt: &Adopt) -> StoreResult<Adopted> {
         let adopt = *adopt;
-        self.data
-            .run(move |connection| connection.write(|db, now| upkeep::adopt(db, &adopt, now)))
-            .await
+        self.data.write(move |db, now| upkeep::adopt(db, &adopt, now)).await
     }
 
-    async fn retain(&self, retention: Retention) -> Result<(), StoreError> {
-        let new = retention.check()?;
-        self.data.run(move |connection| connection.write(|db, _| upkeep::retain(db, new))).await?;
+    async fn store_retain(&self, new: Retention) -> StoreResult<()> {
+        self.data.write(move |db, _| upkeep::retain(db, new)).await?;
         self.history_slots.store(new.history_slots, Ordering::Relaxed);
         Ok(())
     }
 
-    async fn retention(&self) -> Result<Retention, StoreError> {
-        self.data.run(|connection| connection.read(|db, _| upkeep::retention(db))).await
-    }
-
-    async fn survey(&self) -> Result<Survey, StoreError> {
-        self.store_survey().await
+    async fn store_retention(&self) -> StoreResult<Retention> {
+        self.data.read(|db, _| upkeep::retention(db)).await
     }
 }
 
+impl_store!(Sqlite by own_method);
+
 /// Notifies the watchers of a group.
-fn hint(db: &Connection, group: &GroupName) -> Result<(), StoreError> {
-    execute(db, statements::CHANGE_COUNT, [group.as_str()])?;
+fn hint(db: &Connection, group: &GroupName) -> StoreResult<()> {
+    execute(db, sql!("change/count"), [group.as_str()])?;
     Ok(())
 }
 
 /// Runs a statement through the cache of prepared ones and says how many rows it changed.
-fn execute(
-    db: &Connection,
-    sql: &str,
-    parameters: impl rusqlite::Params,
-) -> Result<usize, StoreError> {
+fn execute(db: &Connection, sql: &str, parameters: impl rusqlite::Params) -> StoreResult<usize> {
     let run = || db.prepare_cached(sql)?.execute(parameters);
     run().map_err(statement_error)
 }
 
 /// Reads the row of a statement, if there is one.
-fn first<T>(
-    db: &Connection,
-    sql: &str,
-    parameters: impl rusqlite::Params,
-    read: impl FnOnce(&rusqlite::Row<'_>) -> rusqlite::Result<T>,
-) -> Result<Option<T>, StoreError> {
-    use rusqlite::OptionalExtension;
-    let run = || db.prepare_cached(sql)?.query_row(parameters, read).optional();
+fn first<R>(db: &Connection, sql: &str, parameters: impl rusqlite::Params) -> StoreResult<Option<R>>
+where
+    R: for<'a> TryFrom<&'a Row<'a>, Error = rusqlite::Error>,
+{
+    let run = || db.prepare_cached(sql)?.query_row(parameters, |row| R::try_from(row)).optional();
     run().map_err(statement_error)
 }
 
 /// Reads all rows of a statement.
-fn all<T>(
+fn all<R, T>(
     db: &Connection,
     sql: &str,
     parameters: impl rusqlite::Params,
-    read: impl FnMut(&rusqlite::Row<'_>) -> rusqlite::Result<Result<T, StoreError>>,
-) -> Result<Vec<T>, StoreError> {
+    read: impl FnMut(R) -> StoreResult<T>,
+) -> StoreResult<Vec<T>>
+where
+    R: for<'a> TryFrom<&'a Row<'a>, Error = rusqlite::Error>,
+{
     let run = || {
         let mut statement = db.prepare_cached(sql)?;
-        statement.query_map(parameters, read)?.collect::<rusqlite::Result<Vec<_>>>()
+        statement.query_map(parameters, |row| R::try_from(row))?.collect::<Result<Vec<R>, _>>()
     };
-    run().map_err(statement_error)?.into_iter().collect()
+    run().map_err(statement_error)?.into_iter().map(read).collect()
 }

@@ -2,11 +2,11 @@
 
 use rusqlite::Connection;
 use tenure_core::text::counted;
-use tenure_core::{Code, StoreError};
+use tenure_core::{Code, StoreError, StoreResult};
 
 use super::connect::retry;
 use super::error::statement_error;
-use super::statements;
+use super::sql;
 use super::worker::SqliteConnection;
 use crate::migration::{AppliedMigration, Migration, MigrationHistory, pending};
 
@@ -26,15 +26,15 @@ fn for_table(sql: &str, history: &MigrationHistory) -> String {
 
 /// The tables that must exist before migrations can be counted.
 fn bootstrap(history: &MigrationHistory) -> String {
-    let meta = if history.table == HISTORY.table { statements::META_CREATE } else { "" };
-    for_table(statements::MIGRATION_CREATE, history) + meta
+    let meta = if history.table == HISTORY.table { sql!("meta/create") } else { "" };
+    for_table(sql!("migration/create"), history) + meta
 }
 
 fn applied(
     connection: &Connection,
     history: &MigrationHistory,
-) -> Result<Vec<AppliedMigration>, StoreError> {
-    let query = for_table(statements::MIGRATION_LIST, history);
+) -> StoreResult<Vec<AppliedMigration>> {
+    let query = for_table(sql!("migration/list"), history);
     let mut statement = connection.prepare(&query).map_err(statement_error)?;
     let rows = statement.query_map([], |row| {
         Ok(AppliedMigration { number: row.get(0)?, name: row.get(1)?, breaking: row.get(2)? })
@@ -43,8 +43,8 @@ fn applied(
 }
 
 /// Whether the file has the tables of this owner; refused when it holds something else.
-pub fn is_there(connection: &Connection, history: &MigrationHistory) -> Result<bool, StoreError> {
-    let query = statements::MIGRATION_TABLES;
+pub fn is_there(connection: &Connection, history: &MigrationHistory) -> StoreResult<bool> {
+    let query = sql!("migration/tables");
     let count = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
     let tables: (i64, i64, i64) =
         retry(|| connection.query_row(query, [history.table], count)).map_err(statement_error)?;
@@ -59,16 +59,13 @@ pub fn is_there(connection: &Connection, history: &MigrationHistory) -> Result<b
 }
 
 /// Applies what is missing, in one transaction under the write lock: starters take turns.
-pub fn migrate(
-    connection: &mut SqliteConnection,
-    history: &MigrationHistory,
-) -> Result<(), StoreError> {
+pub fn migrate(connection: &mut SqliteConnection, history: &MigrationHistory) -> StoreResult<()> {
     connection.write(|connection, _| {
         connection.execute_batch(&bootstrap(history)).map_err(statement_error)?;
         for migration in pending(history.migrations, &applied(connection, history)?)? {
             connection.execute_batch(migration.sql).map_err(statement_error)?;
             let row = (migration.number, migration.name, migration.breaking());
-            let record = for_table(statements::MIGRATION_RECORD, history);
+            let record = for_table(sql!("migration/record"), history);
             connection.execute(&record, row).map_err(statement_error)?;
         }
         Ok(())
@@ -81,7 +78,7 @@ pub fn script(history: &MigrationHistory) -> String {
     for migration in history.migrations {
         let Migration { number, name, sql } = migration;
         let breaking = migration.breaking().replace('\'', "''");
-        let record = for_table(statements::MIGRATION_RECORD.trim_end(), history)
+        let record = for_table(sql!("migration/record").trim_end(), history)
             .replace("?1", &number.to_string())
             .replace("?2", &format!("'{name}'"))
             .replace("?3", &format!("'{breaking}'"));

@@ -5,11 +5,11 @@ use std::time::Duration;
 use rusqlite::Connection;
 use tenure_core::store::{AuditKind, Closed, Evict, Evicted, OpenSession, Opened};
 use tenure_core::{
-    GroupName, InstanceId, LocalInstant, Mark, Nonce, Note, Reason, Session, StoreError, Ttl,
+    GroupName, InstanceId, LocalInstant, Mark, Nonce, Note, Reason, Session, StoreResult, Ttl,
 };
 
-use super::audit::{AuditRecord, record};
-use super::{execute, first, hint, hold, statements};
+use super::audit::record;
+use super::{execute, first, hint, hold, sql};
 use crate::state::rules::{self, OpenDecision};
 
 const DAY_NS: i64 = 24 * 60 * 60 * 1_000_000_000;
@@ -40,16 +40,15 @@ fn find(
     group: &GroupName,
     instance: &InstanceId,
     now: LocalInstant,
-) -> Result<Option<StoredSession>, StoreError> {
+) -> StoreResult<Option<StoredSession>> {
     let key = (group.as_str(), instance.as_str());
-    first(db, statements::SESSION_FIND, key, |row| {
-        Ok(StoredSession {
-            nonce: row.get(0)?,
-            live: row.get::<_, i64>(1)? > ns(now),
-            left: row.get::<_, i64>(2)? as u64,
-            evicted: row.get(3)?,
-        })
-    })
+    let row: Option<(String, i64, i64, bool)> = first(db, sql!("session/find"), key)?;
+    Ok(row.map(|(nonce, expires, left, evicted)| StoredSession {
+        nonce,
+        live: expires > ns(now),
+        left: left as u64,
+        evicted,
+    }))
 }
 
 /// The mark of a session that may claim: live, this very one, and not evicted.
@@ -57,17 +56,13 @@ pub(super) fn claimant(
     db: &Connection,
     session: &Session,
     now: LocalInstant,
-) -> Result<Option<Mark>, StoreError> {
+) -> StoreResult<Option<Mark>> {
     let row = find(db, &session.group, &session.instance, now)?;
     let nonce = session.nonce.to_string();
     Ok(row.filter(|row| row.live && !row.evicted && row.nonce == nonce).map(|row| Mark(row.left)))
 }
 
-pub(super) fn open(
-    db: &Connection,
-    open: &OpenSession,
-    now: LocalInstant,
-) -> Result<Opened, StoreError> {
+pub(super) fn open(db: &Connection, open: &OpenSession, now: LocalInstant) -> StoreResult<Opened> {
     let nonce = open.nonce.to_string();
     if let Some(row) = find(db, &open.group, &open.instance, now)? {
         match rules::open(row.evicted, row.live, row.nonce == nonce) {
@@ -80,23 +75,22 @@ pub(super) fn open(
         }
     }
     let used = (open.group.as_str(), nonce.as_str());
-    if first(db, statements::SPENT_FIND, used, |_| Ok(()))?.is_some() {
+    if first::<(i64,)>(db, sql!("spent/find"), used)?.is_some() {
         return Ok(Opened::Spent);
     }
     let (group, instance) = (&open.group, &open.instance);
     let day_ago = ns(now) - DAY_NS;
     let going = (group.as_str(), instance.as_str(), day_ago);
-    execute(db, statements::SPENT_KEEP, going)?;
-    execute(db, statements::SESSION_SWEEP, (group.as_str(), day_ago))?;
-    execute(db, statements::SPENT_SWEEP, [group.as_str()])?;
-    execute(db, statements::SPENT_REFRESH, [group.as_str()])?;
-    execute(db, statements::SPENT_RECORD, used)?;
+    execute(db, sql!("spent/keep"), going)?;
+    execute(db, sql!("session/sweep"), (group.as_str(), day_ago))?;
+    execute(db, sql!("spent/sweep"), [group.as_str()])?;
+    execute(db, sql!("spent/refresh"), [group.as_str()])?;
+    execute(db, sql!("spent/record"), used)?;
     let (note, expires) = (open.note.as_str().as_bytes(), expiry(now, open.ttl));
     let first_mark = Mark::first(open.nonce).0 as i64;
     let row = (group.as_str(), instance.as_str(), nonce, note, expires, first_mark);
-    execute(db, statements::SESSION_OPEN, row)?;
-    let (kind, reason) = (AuditKind::Joined, "open");
-    record(db, &AuditRecord { kind, group, instance, hold: None, reason })?;
+    execute(db, sql!("session/open"), row)?;
+    record(db, AuditKind::Joined, (group, instance), None, "open")?;
     hint(db, group)?;
     Ok(Opened::Open(open.session()))
 }
@@ -106,7 +100,7 @@ pub(super) fn close(
     session: &Session,
     reason: &Reason,
     now: LocalInstant,
-) -> Result<Closed, StoreError> {
+) -> StoreResult<Closed> {
     let Session { group, instance, nonce, .. } = session;
     let row = find(db, group, instance, now)?;
     if !row.is_some_and(|row| row.live && row.nonce == nonce.to_string()) {
@@ -114,9 +108,8 @@ pub(super) fn close(
     }
     hold::free_all(db, session, AuditKind::Released, reason)?;
     let key = (group.as_str(), instance.as_str(), ns(now));
-    execute(db, statements::SESSION_END, key)?;
-    let (kind, reason) = (AuditKind::Left, reason.as_str());
-    record(db, &AuditRecord { kind, group, instance, hold: None, reason })?;
+    execute(db, sql!("session/end"), key)?;
+    record(db, AuditKind::Left, (group, instance), None, reason.as_str())?;
     hint(db, group)?;
     Ok(Closed::Closed)
 }
@@ -128,7 +121,7 @@ pub(super) fn keep_alive(
     session: &Session,
     note: Option<&Note>,
     now: LocalInstant,
-) -> Result<Option<Mark>, StoreError> {
+) -> StoreResult<Option<Mark>> {
     let row = (
         session.group.as_str(),
         session.instance.as_str(),
@@ -137,12 +130,11 @@ pub(super) fn keep_alive(
         expiry(now, session.ttl),
         note.map(|note| note.as_str().as_bytes()),
     );
-    let sql = statements::SESSION_KEEP_ALIVE;
-    let left = first(db, sql, row, |row| row.get::<_, i64>(0))?;
+    let left: Option<(i64,)> = first(db, sql!("session/keep_alive"), row)?;
     if note.is_some() && left.is_some() {
         hint(db, &session.group)?;
     }
-    Ok(left.map(|left| Mark(left as u64)))
+    Ok(left.map(|(left,)| Mark(left as u64)))
 }
 
 pub(super) fn evict(
@@ -152,24 +144,21 @@ pub(super) fn evict(
     when: Evict,
     reason: &Reason,
     now: LocalInstant,
-) -> Result<Evicted, StoreError> {
+) -> StoreResult<Evicted> {
     let row = find(db, group, instance, now)?;
     let nobody = Nonce::from_entropy(0);
     let key = (group.as_str(), instance.as_str());
     let barred = (key.0, key.1, nobody.to_string(), ns(now));
-    execute(db, statements::SESSION_EVICT, barred)?;
+    execute(db, sql!("session/evict"), barred)?;
     if row.as_ref().is_none_or(|row| !row.evicted) {
-        let (kind, reason) = (AuditKind::Evicted, reason.as_str());
-        record(db, &AuditRecord { kind, group, instance, hold: None, reason })?;
+        record(db, AuditKind::Evicted, (group, instance), None, reason.as_str())?;
     }
     hint(db, group)?;
-    let Some(row) = row.filter(|row| row.live) else {
-        return Ok(Evicted::NotAMember);
-    };
+    let Some(row) = row.filter(|row| row.live) else { return Ok(Evicted::NotAMember) };
     if when == Evict::AtTtl {
         return Ok(Evicted::Evicted { ended: 0 });
     }
-    execute(db, statements::SESSION_END, (key.0, key.1, ns(now)))?;
+    execute(db, sql!("session/end"), (key.0, key.1, ns(now)))?;
     let session = Session {
         group: group.clone(),
         instance: instance.clone(),

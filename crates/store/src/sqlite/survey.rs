@@ -4,7 +4,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rusqlite::Connection;
-use tenure_core::StoreError;
+use tenure_core::StoreResult;
 use tenure_core::guarantee::{Fact, Survey};
 
 use super::Sqlite;
@@ -12,7 +12,7 @@ use crate::filesystem;
 
 impl Sqlite {
     /// Asked on the connection that grants: its settings are what counts.
-    pub(super) async fn store_survey(&self) -> Result<Survey, StoreError> {
+    pub(super) async fn store_survey(&self) -> StoreResult<Survey> {
         let path = self.path.clone();
         self.vital.run(move |worker| Ok(survey(&worker.connection, &path))).await
     }

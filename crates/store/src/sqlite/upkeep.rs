@@ -4,18 +4,19 @@ use std::collections::BTreeSet;
 
 use rusqlite::Connection;
 use tenure_core::store::{Adopt, Adopted, AuditKind, Forgotten, Retention};
-use tenure_core::{Code, DutyKey, Epoch, GroupName, InstanceId, LocalInstant, Reason, StoreError};
+use tenure_core::{
+    Code, DutyKey, Epoch, GroupName, InstanceId, LocalInstant, Reason, StoreError, StoreResult,
+};
 
-use super::audit::{AuditRecord, record};
+use super::audit::record;
 use super::session::ns;
-use super::{execute, first, hint, hold, statements};
+use super::{execute, first, hint, hold, sql};
 use crate::state::rules::LastGrant;
 
 /// Floor of a group: every grant is above it.
-pub(super) fn floor(db: &Connection, group: &GroupName) -> Result<Epoch, StoreError> {
-    let read = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
-    let floor = first(db, statements::FLOOR_FIND, [group.as_str()], read)?;
-    Epoch::from_i64(floor.ok_or_else(no_store_row)?)
+pub(super) fn floor(db: &Connection, group: &GroupName) -> StoreResult<Epoch> {
+    let (floor,) = first(db, sql!("floor/find"), [group.as_str()])?.ok_or_else(no_store_row)?;
+    Epoch::from_i64(floor)
 }
 
 fn no_store_row() -> StoreError {
@@ -27,7 +28,7 @@ pub(super) fn forget(
     duties: &[DutyKey],
     reason: &Reason,
     now: LocalInstant,
-) -> Result<Vec<Forgotten>, StoreError> {
+) -> StoreResult<Vec<Forgotten>> {
     let forgotten = duties.iter().map(|duty| forget_one(db, duty, reason, now));
     let forgotten: Vec<Forgotten> = forgotten.collect::<Result<_, _>>()?;
     let changed = duties.iter().zip(&forgotten);
@@ -44,63 +45,53 @@ fn forget_one(
     duty: &DutyKey,
     reason: &Reason,
     now: LocalInstant,
-) -> Result<Forgotten, StoreError> {
+) -> StoreResult<Forgotten> {
     if let Some(holder) = hold::find(db, duty, now)?.and_then(LastGrant::holder) {
         return Ok(Forgotten::HeldBy(Some(holder)));
     }
     let DutyKey { group, id } = duty;
     let key = (group.as_str(), id.as_str());
-    let known = first(db, statements::DUTY_FIND, key, |row| {
-        Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?))
-    })?;
+    let known: Option<(i64, String)> = first(db, sql!("duty/find"), key)?;
     let Some((epoch, instance)) = known else { return Ok(Forgotten::Absent) };
     let (epoch, instance) = (Epoch::from_i64(epoch)?, &InstanceId::new(instance)?);
     // The floor rises in the transaction that takes the epoch away (R2).
-    execute(db, statements::FLOOR_RAISE, (group.as_str(), epoch.as_i64()))?;
-    execute(db, statements::HOLD_FORGET, key)?;
-    execute(db, statements::CHECKPOINT_FORGET, key)?;
-    execute(db, statements::HISTORY_FORGET, key)?;
-    let (kind, gone, reason) = (AuditKind::Forgotten, Some((id, epoch)), reason.as_str());
-    record(db, &AuditRecord { kind, group, instance, hold: gone, reason })?;
+    execute(db, sql!("floor/raise"), (group.as_str(), epoch.as_i64()))?;
+    execute(db, sql!("hold/forget"), key)?;
+    execute(db, sql!("checkpoint/forget"), key)?;
+    execute(db, sql!("history/forget"), key)?;
+    let gone = Some((id, epoch));
+    record(db, AuditKind::Forgotten, (group, instance), gone, reason.as_str())?;
     Ok(Forgotten::Forgotten { floor: floor(db, group)? })
 }
 
-pub(super) fn adopt(
-    db: &Connection,
-    adopt: &Adopt,
-    now: LocalInstant,
-) -> Result<Adopted, StoreError> {
+pub(super) fn adopt(db: &Connection, adopt: &Adopt, now: LocalInstant) -> StoreResult<Adopted> {
     // A hold ends with its session; who claims the duty next records that.
-    let sessions = execute(db, statements::STORE_END_SESSIONS, [ns(now)])? as u64;
-    let known = first(db, statements::STORE_KNOWN, [], |row| {
-        Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?))
-    })?;
+    let sessions = execute(db, sql!("store/end_sessions"), [ns(now)])? as u64;
+    let known: Option<(i64, i64)> = first(db, sql!("store/known"), [])?;
     let (duties, newest) = known.ok_or_else(no_store_row)?;
     let floor = Epoch::from_i64(newest)?.max(adopt.floor);
     let incarnation = format!("{:032x}", adopt.entropy);
     let row = (incarnation.as_str(), floor.as_i64());
-    execute(db, statements::STORE_ADOPT, row)?;
-    execute(db, statements::CHANGE_COUNT_ALL, [])?;
+    execute(db, sql!("store/adopt"), row)?;
+    execute(db, sql!("change/count_all"), [])?;
     Ok(Adopted { incarnation, sessions, duties: duties as u64, floor })
 }
 
-pub(super) fn retention(db: &Connection) -> Result<Retention, StoreError> {
-    let row = first(db, statements::RETENTION_READ, [], |row| {
-        Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?))
-    })?;
+pub(super) fn retention(db: &Connection) -> StoreResult<Retention> {
+    let row: Option<(i64, i64)> = first(db, sql!("retention/read"), [])?;
     let (slots, audit) = row.ok_or_else(no_store_row)?;
     Ok(Retention { history_slots: slots as usize, audit_kept: audit as usize })
 }
 
 /// The ring is laid anew in the same transaction: a slot means nothing without the number of slots.
-pub(super) fn retain(db: &Connection, new: Retention) -> Result<(), StoreError> {
+pub(super) fn retain(db: &Connection, new: Retention) -> StoreResult<()> {
     let slots = new.history_slots as i64;
     if retention(db)?.history_slots != new.history_slots {
-        execute(db, statements::HISTORY_DROP, [slots])?;
-        execute(db, statements::HISTORY_LIFT, [])?;
-        execute(db, statements::HISTORY_PLACE, [slots])?;
+        execute(db, sql!("history/drop"), [slots])?;
+        execute(db, sql!("history/lift"), [])?;
+        execute(db, sql!("history/place"), [slots])?;
     }
-    execute(db, statements::RETENTION_SAVE, (slots, new.audit_kept as i64))?;
-    execute(db, statements::AUDIT_TRIM, [])?;
+    execute(db, sql!("retention/save"), (slots, new.audit_kept as i64))?;
+    execute(db, sql!("audit/trim"), [])?;
     Ok(())
 }

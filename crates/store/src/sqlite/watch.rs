@@ -6,21 +6,21 @@ use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension};
 use tenure_core::store::Watch;
-use tenure_core::{Code, GroupName, StoreError};
+use tenure_core::{Code, GroupName, StoreError, StoreResult};
 use tokio::sync::{oneshot, watch};
 
 use super::connect::connect;
 use super::error::statement_error;
-use super::statements;
+use super::sql;
+use crate::hints::HintWatch;
 
 /// Poll interval. One poll costs a few microseconds while nothing has changed.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 type Receiver = watch::Receiver<i64>;
-type Subscribed = Result<Receiver, StoreError>;
+type Subscribed = StoreResult<Receiver>;
 
 struct Subscribe {
     group: GroupName,
@@ -34,7 +34,7 @@ pub(super) struct ChangePoller {
 }
 
 impl ChangePoller {
-    pub(super) fn start(path: &PathBuf) -> Result<Self, StoreError> {
+    pub(super) fn start(path: &PathBuf) -> StoreResult<Self> {
         let connection = connect(path).map_err(statement_error)?;
         let (subscribe, requests) = channel::<Subscribe>();
         let run = move || {
@@ -54,16 +54,13 @@ impl ChangePoller {
         Ok(Self { subscribe })
     }
 
-    pub(super) async fn watch(
-        self: Arc<Self>,
-        group: &GroupName,
-    ) -> Result<Box<dyn Watch>, StoreError> {
+    pub(super) async fn watch(self: Arc<Self>, group: &GroupName) -> StoreResult<Box<dyn Watch>> {
         let (answer, wait) = oneshot::channel();
         let gone = || StoreError::refused(Code::Failed, "the watching thread has ended");
         let request = Subscribe { group: group.clone(), answer };
         self.subscribe.send(request).map_err(|_| gone())?;
         let hints = wait.await.map_err(|_| gone())??;
-        Ok(Box::new(SqliteWatch { hints, _thread: self }))
+        Ok(Box::new(HintWatch { hints, _source: self }))
     }
 }
 
@@ -76,7 +73,7 @@ struct PollerThread {
 
 impl PollerThread {
     fn count(&self, group: &GroupName) -> rusqlite::Result<i64> {
-        let mut statement = self.connection.prepare_cached(statements::CHANGE_READ)?;
+        let mut statement = self.connection.prepare_cached(sql!("change/read"))?;
         Ok(statement.query_row([group.as_str()], |row| row.get(0)).optional()?.unwrap_or(0))
     }
 
@@ -101,20 +98,5 @@ impl PollerThread {
             sender.send_if_modified(|seen| std::mem::replace(seen, count) != count);
         }
         self.seen = Some(version);
-    }
-}
-
-#[derive(Debug)]
-struct SqliteWatch {
-    hints: Receiver,
-    /// A watch may outlive the store that made it.
-    _thread: Arc<ChangePoller>,
-}
-
-#[async_trait]
-impl Watch for SqliteWatch {
-    async fn changed(&mut self) -> Result<(), StoreError> {
-        let gone = |_| StoreError::refused(Code::Lost, "the store was closed");
-        self.hints.changed().await.map_err(gone)
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::Connection;
-use tenure_core::{Clock, Code, LocalInstant, StoreError};
+use tenure_core::{Clock, Code, LocalInstant, StoreError, StoreResult};
 use tokio::sync::{mpsc, oneshot};
 
 use super::connect::retry;
@@ -34,8 +34,8 @@ pub struct Worker {
 pub enum WritePriority {
     /// It keeps sessions alive: it is who the others step aside for.
     Vital,
-    /// After [`STREAK`] of back-to-back writing it leaves a [`GAP`], longer than [`RETRY`], in
-    /// which everybody who waits finds the database free.
+    /// After [`MAX_WRITE_STREAK`] of back-to-back writing it leaves the database free for
+    /// [`YIELD_PAUSE`], which is longer than the interval at which waiting writers try again.
     Yielding,
 }
 
@@ -48,23 +48,23 @@ const YIELD_PAUSE: Duration = Duration::from_millis(1);
 pub struct SqliteConnection {
     pub(super) connection: Connection,
     clock: Arc<dyn Clock>,
-    manners: WritePriority,
+    priority: WritePriority,
     streak_began: LocalInstant,
     last_write: LocalInstant,
 }
 
 impl SqliteConnection {
     /// A connection, the clock that its transactions get, and whether it steps aside.
-    pub fn new(connection: Connection, clock: Arc<dyn Clock>, manners: WritePriority) -> Self {
+    pub fn new(connection: Connection, clock: Arc<dyn Clock>, priority: WritePriority) -> Self {
         let now = clock.now();
-        Self { connection, clock, manners, streak_began: now, last_write: now }
+        Self { connection, clock, priority, streak_began: now, last_write: now }
     }
 
     /// Runs `write` as one transaction. Time is read once the database is ours (R4).
     pub fn write<T>(
         &mut self,
-        write: impl FnOnce(&Connection, LocalInstant) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
+        write: impl FnOnce(&Connection, LocalInstant) -> StoreResult<T>,
+    ) -> StoreResult<T> {
         retry(|| self.connection.execute_batch("BEGIN IMMEDIATE")).map_err(statement_error)?;
         let began = self.clock.now();
         let written = write(&self.connection, began).and_then(|answer| {
@@ -82,8 +82,8 @@ impl SqliteConnection {
     /// Runs `read` on one snapshot.
     pub fn read<T>(
         &mut self,
-        read: impl FnOnce(&Connection, LocalInstant) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
+        read: impl FnOnce(&Connection, LocalInstant) -> StoreResult<T>,
+    ) -> StoreResult<T> {
         // The first look takes the snapshot, and may have to wait while another process starts.
         let begin = "BEGIN; SELECT 1 FROM sqlite_schema LIMIT 1";
         retry(|| {
@@ -104,7 +104,7 @@ impl SqliteConnection {
     pub fn outside_transaction<T>(
         &mut self,
         job: impl FnOnce(&Connection) -> rusqlite::Result<T>,
-    ) -> Result<T, StoreError> {
+    ) -> StoreResult<T> {
         job(&self.connection).map_err(statement_error)
     }
 
@@ -118,7 +118,7 @@ impl SqliteConnection {
     /// Called between jobs, after the last one was answered.
     fn yield_turn(&mut self) {
         let streak = self.last_write.since(self.streak_began);
-        if self.manners == WritePriority::Yielding && streak >= MAX_WRITE_STREAK {
+        if self.priority == WritePriority::Yielding && streak >= MAX_WRITE_STREAK {
             std::thread::park_timeout(YIELD_PAUSE);
             self.streak_began = self.clock.now();
             self.last_write = self.streak_began;
@@ -128,7 +128,7 @@ impl SqliteConnection {
 
 impl Worker {
     /// Starts the thread.
-    pub fn start(name: &str, mut connection: SqliteConnection) -> Result<Self, StoreError> {
+    pub fn start(name: &str, mut connection: SqliteConnection) -> StoreResult<Self> {
         let (jobs, mut queue) = mpsc::channel::<Job>(MAX_QUEUED_JOBS);
         let run = move || {
             while let Some(job) = queue.blocking_recv() {
@@ -146,16 +146,32 @@ impl Worker {
     /// Runs a job on the thread and waits for its answer.
     pub async fn run<T: Send + 'static>(
         &self,
-        job: impl FnOnce(&mut SqliteConnection) -> Result<T, StoreError> + Send + 'static,
-    ) -> Result<T, StoreError> {
+        job: impl FnOnce(&mut SqliteConnection) -> StoreResult<T> + Send + 'static,
+    ) -> StoreResult<T> {
         self.begin(job).await?.answer().await
+    }
+
+    /// Runs `write` on the thread as one transaction.
+    pub async fn write<T: Send + 'static>(
+        &self,
+        write: impl FnOnce(&Connection, LocalInstant) -> StoreResult<T> + Send + 'static,
+    ) -> StoreResult<T> {
+        self.run(move |connection| connection.write(write)).await
+    }
+
+    /// Runs `read` on the thread, on one snapshot.
+    pub async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Connection, LocalInstant) -> StoreResult<T> + Send + 'static,
+    ) -> StoreResult<T> {
+        self.run(move |connection| connection.read(read)).await
     }
 
     /// Hands a job to the thread; there is time for something else until its answer.
     pub async fn begin<T: Send + 'static>(
         &self,
-        job: impl FnOnce(&mut SqliteConnection) -> Result<T, StoreError> + Send + 'static,
-    ) -> Result<PendingJob<T>, StoreError> {
+        job: impl FnOnce(&mut SqliteConnection) -> StoreResult<T> + Send + 'static,
+    ) -> StoreResult<PendingJob<T>> {
         let (answer, wait) = oneshot::channel();
         let job: Job = Box::new(move |connection| drop(answer.send(job(connection))));
         let gone = || StoreError::refused(Code::Failed, "the SQLite thread has ended");
@@ -169,11 +185,11 @@ impl Worker {
 }
 
 /// A job that was handed over.
-pub struct PendingJob<T>(oneshot::Receiver<Result<T, StoreError>>);
+pub struct PendingJob<T>(oneshot::Receiver<StoreResult<T>>);
 
 impl<T> PendingJob<T> {
     /// Waits for its answer.
-    pub async fn answer(self) -> Result<T, StoreError> {
+    pub async fn answer(self) -> StoreResult<T> {
         match tokio::time::timeout(JOB_TIMEOUT, self.0).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err(StoreError::unknown(Code::Failed, "the SQLite thread has ended")),

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use tenure_core::store::{Checkpoint, Commit, Committed};
-use tenure_core::{DutyKey, LocalInstant, Session, StoreError, Version};
+use tenure_core::{DutyKey, LocalInstant, Session, StoreResult, Version};
 
 use super::{GroupRows, StoreState, rules};
 
@@ -17,7 +17,7 @@ impl StoreState {
         session: &Session,
         commits: &[Commit],
         now: LocalInstant,
-    ) -> Result<Vec<Committed>, StoreError> {
+    ) -> StoreResult<Vec<Committed>> {
         let group = self.group(&session.group);
         commits.iter().map(|commit| group.commit(session, commit, now)).collect()
     }
@@ -35,7 +35,7 @@ impl GroupRows {
         session: &Session,
         commit: &Commit,
         now: LocalInstant,
-    ) -> Result<Committed, StoreError> {
+    ) -> StoreResult<Committed> {
         let id = &commit.hold.duty.id;
         let stored = self.checkpoints.get(id).and_then(VecDeque::front);
         let stored = stored.map_or_else(Default::default, |it| (it.version, it.epoch));
@@ -63,7 +63,7 @@ impl GroupRows {
         session: &Session,
         commit: &Commit,
         now: LocalInstant,
-    ) -> Result<Committed, StoreError> {
+    ) -> StoreResult<Committed> {
         let committed = self.judge(session, commit, now)?;
         if let Committed::Saved(version) = committed {
             let checkpoint = self.checkpoint(commit, version, now);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use tenure_core::store::{AuditEntry, AuditKind, Checkpoint, GroupDocument};
 use tenure_core::{
     Code, Document, DutyId, DutyKey, Epoch, GroupName, InstanceId, LocalInstant, Nonce, Note,
-    StoreError, Version,
+    StoreError, StoreResult, Version,
 };
 use tenure_wire::cursor::InvalidCursorFile;
 use tenure_wire::folder::{self, AuditLine, Grant, GroupFile};
@@ -33,7 +33,7 @@ pub(crate) fn line(entry: &AuditEntry) -> AuditLine {
 }
 
 /// A line as an audit entry of its group.
-pub(crate) fn entry(group: &GroupName, line: AuditLine) -> Result<AuditEntry, StoreError> {
+pub(crate) fn entry(group: &GroupName, line: AuditLine) -> StoreResult<AuditEntry> {
     let unknown = || StoreError::refused(Code::Damaged, format!("an audit entry {:?}", line.kind));
     let duty = line.duty.map(|id| {
         let id = DutyId::new(id)?;
@@ -180,5 +180,5 @@ pub(crate) fn by_duty<T: Clone>(
     pairs: &[(String, T)],
 ) -> Result<BTreeMap<DutyId, T>, InvalidCursorFile> {
     let pair = |(id, value): &(String, T)| Ok((DutyId::new(id.clone())?, value.clone()));
-    pairs.iter().map(pair).collect::<Result<_, StoreError>>().map_err(broken)
+    pairs.iter().map(pair).collect::<StoreResult<_>>().map_err(broken)
 }

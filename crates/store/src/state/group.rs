@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use tenure_core::store::{AuditEntry, AuditRange, GroupDocument, Holder, Member, Replaced};
-use tenure_core::{Document, DutyKey, GroupName, LocalInstant, StoreError, Version};
+use tenure_core::{Document, DutyKey, GroupName, LocalInstant, StoreResult, Version};
 
 use super::{GroupRows, StoreState};
 
@@ -52,7 +52,7 @@ impl StoreState {
         name: &GroupName,
         expected: Version,
         document: &Document,
-    ) -> Result<Replaced, StoreError> {
+    ) -> StoreResult<Replaced> {
         let group = self.group(name);
         let stored = group.document.version;
         if stored != expected {

@@ -3,7 +3,7 @@
 use tenure_core::store::{AuditKind, ClaimRequest, Claimed, Released};
 use tenure_core::{
     DutyKey, GroupName, Hold, InstanceId, LocalInstant, Mark, Mutant, Nonce, Reason, Session,
-    StoreError,
+    StoreResult,
 };
 
 use super::rules::{self, ClaimDecision};
@@ -16,7 +16,7 @@ impl StoreState {
         wants: &[ClaimRequest],
         reason: &Reason,
         now: LocalInstant,
-    ) -> Result<Vec<Claimed>, StoreError> {
+    ) -> StoreResult<Vec<Claimed>> {
         let group = self.group(&session.group);
         // An evicted member may keep what it has until its TTL, but gets nothing new.
         let live = group.live(&session.instance, session.nonce, now);
@@ -29,7 +29,7 @@ impl StoreState {
             let known = group.newest_epoch(&want.duty.id).max(want.floor).max(group.floor);
             rules::claim(last, known, session)
         };
-        let decided: Result<Vec<ClaimDecision>, StoreError> = wants.iter().map(decide).collect();
+        let decided: StoreResult<Vec<ClaimDecision>> = wants.iter().map(decide).collect();
         let claims = wants.iter().zip(decided?);
         let claims = claims.map(|(want, decision)| match decision {
             ClaimDecision::Already(epoch) => {

@@ -10,13 +10,12 @@ mod checkpoint;
 pub(crate) mod durable;
 mod group;
 mod hold;
+mod live;
 pub(crate) mod rules;
 mod session;
 mod upkeep;
 
 use std::collections::{BTreeMap, VecDeque};
-#[cfg(feature = "conformance")]
-use std::time::Duration;
 
 use tenure_core::store::{
     AuditEntry, AuditKind, Checkpoint, CurrentHolder, GroupDocument, Retention,
@@ -24,9 +23,8 @@ use tenure_core::store::{
 use tenure_core::{
     DutyId, DutyKey, Epoch, GroupName, Hold, InstanceId, LocalInstant, Mutant, Nonce, Note,
 };
-#[cfg(feature = "conformance")]
-use tenure_core::{Session, Version};
 
+pub(crate) use live::LiveState;
 use rules::LastGrant;
 
 #[derive(Clone, Default)]
@@ -87,7 +85,7 @@ impl GroupRows {
         Some(CurrentHolder { instance: row.instance.clone(), remaining })
     }
 
-    fn stands(&self, hold: &Hold, now: LocalInstant) -> bool {
+    pub(crate) fn stands(&self, hold: &Hold, now: LocalInstant) -> bool {
         self.last_grant(&hold.duty.id, now).is_some_and(|last| last.stands(hold))
     }
 
@@ -146,38 +144,5 @@ impl StoreState {
         group.retention = self.retention;
         group.unix_ms = self.unix_ms;
         group
-    }
-}
-
-#[cfg(feature = "conformance")]
-impl StoreState {
-    pub(crate) fn lapse(&mut self, session: &Session, now: LocalInstant) {
-        if let Some(row) = self.group(&session.group).sessions.get_mut(&session.instance) {
-            row.expires = row.expires.min(now);
-        }
-    }
-
-    pub(crate) fn extend(&mut self, group: &GroupName, by: Duration, now: LocalInstant) {
-        for row in self.group(group).sessions.values_mut().filter(|row| now < row.expires) {
-            row.expires = row.expires.max(now.plus(by));
-        }
-    }
-
-    pub(crate) fn ends_at(&mut self, hold: &Hold, now: LocalInstant) -> Option<LocalInstant> {
-        let group = self.group(&hold.duty.group);
-        let stands = group.stands(hold, now);
-        group.sessions.get(&hold.instance).filter(|_| stands).map(|row| row.expires)
-    }
-
-    pub(crate) fn put_back(&mut self, duty: &DutyKey, version: Version) {
-        let Some(ring) = self.group(&duty.group).checkpoints.get_mut(&duty.id) else { return };
-        let old = ring.iter().position(|old| old.version == version);
-        if let Some(old) = old.and_then(|at| ring.remove(at)) {
-            ring.push_front(old);
-        }
-    }
-
-    pub(crate) fn lose_epoch(&mut self, duty: &DutyKey) {
-        self.group(&duty.group).holds.remove(&duty.id);
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tenure_core::store::{Commit, Committed, CurrentHolder, Opened, Released};
 use tenure_core::{
-    DutyKey, Epoch, Hold, InstanceId, Mark, Mutant, Nonce, Session, StoreError, Version,
+    DutyKey, Epoch, Hold, InstanceId, Mark, Mutant, Nonce, Session, StoreResult, Version,
 };
 
 /// Last grant of a duty.
@@ -71,7 +71,7 @@ pub(crate) fn claim(
     last: Option<LastGrant>,
     known: Epoch,
     session: &Session,
-) -> Result<ClaimDecision, StoreError> {
+) -> StoreResult<ClaimDecision> {
     let newest = last.as_ref().map_or(Epoch::ZERO, |last| last.epoch).max(known);
     let mut expired = None;
     if let Some(LastGrant { epoch, instance, nonce, remaining, .. }) = last.filter(|it| it.held) {
@@ -111,7 +111,7 @@ pub(crate) fn commit(
     stored: (Version, Epoch),
     session: &Session,
     commit: &Commit,
-) -> Result<Committed, StoreError> {
+) -> StoreResult<Committed> {
     let hold = &commit.hold;
     let (stored, committed) = stored;
     let newest = last.map_or(Epoch::ZERO, |last| last.epoch).max(committed);

@@ -10,9 +10,11 @@
 #[cfg(feature = "tls")]
 mod verify;
 
-use percent_encoding::percent_decode_str;
-use tenure_core::{Code, StoreError};
+use tenure_core::{Code, StoreError, StoreResult};
 
+use crate::url::{parts, unescape};
+#[cfg(feature = "tls")]
+pub use verify::pinned_client;
 #[cfg(feature = "tls")]
 pub(crate) use verify::{client, explain};
 
@@ -21,6 +23,8 @@ pub(crate) use verify::{client, explain};
 pub(crate) enum Trust {
     /// Any: it is encrypted, and that is all.
     Anybody,
+    /// One with exactly the given certificate.
+    Certificate,
     /// One whose certificate comes from a trusted authority.
     Authority,
     /// One whose certificate is also made out to the name in the URL.
@@ -29,11 +33,11 @@ pub(crate) enum Trust {
 
 /// Paths of PEM files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct PemFiles {
+pub struct PemFiles {
     /// The authorities to trust; those of the system if there is none.
-    pub(crate) authority: Option<String>,
+    pub authority: Option<String>,
     /// The client's certificate and key.
-    pub(crate) identity: Option<(String, String)>,
+    pub identity: Option<(String, String)>,
 }
 
 impl PemFiles {
@@ -43,7 +47,7 @@ impl PemFiles {
         certificate: Option<String>,
         key: Option<String>,
         names: &str,
-    ) -> Result<Self, StoreError> {
+    ) -> StoreResult<Self> {
         let identity = match (certificate, key) {
             (Some(certificate), Some(key)) => Some((certificate, key)),
             (None, None) => None,
@@ -78,12 +82,10 @@ pub(crate) fn explain(_: &(dyn std::error::Error + 'static)) -> Option<String> {
 pub(crate) fn take<const N: usize>(
     url: &str,
     names: [&str; N],
-) -> Result<(String, [Option<String>; N]), StoreError> {
+) -> StoreResult<(String, [Option<String>; N])> {
     let mut values = [const { None }; N];
-    let Some((scheme, rest)) = url.split_once("://") else {
-        return Ok((url.to_owned(), values));
-    };
-    let (credentials, place, query) = crate::url::parts(rest)?;
+    let Some((scheme, rest)) = url.split_once("://") else { return Ok((url.to_owned(), values)) };
+    let (credentials, place, query) = parts(rest)?;
     let mut passed_on = Vec::new();
     for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
@@ -91,11 +93,8 @@ pub(crate) fn take<const N: usize>(
             passed_on.push(parameter);
             continue;
         };
-        let text = percent_decode_str(value).decode_utf8();
-        let text = text.map_err(|_| {
-            StoreError::refused(Code::BadUrl, format!("the parameter {name} is not UTF-8"))
-        })?;
-        values[at] = (!text.is_empty()).then(|| text.into_owned());
+        values[at] = Some(unescape(value, &format!("the parameter {name}"))?)
+            .filter(|text| !text.is_empty());
     }
     let credentials = credentials.map_or(String::new(), |text| format!("{text}@"));
     let query = match passed_on.is_empty() {

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
+use rustls::client::{
+    WantsClientCert, verify_server_cert_signed_by_trust_anchor, verify_server_name,
+};
 use rustls::crypto::{
     WebPkiSupportedAlgorithms, ring, verify_tls12_signature, verify_tls13_signature,
 };
@@ -15,10 +17,10 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{
-    AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore,
-    SignatureScheme,
+    AlertDescription, CertificateError, ClientConfig, ConfigBuilder, DigitallySignedStruct, Error,
+    RootCertStore, SignatureScheme,
 };
-use tenure_core::StoreError;
+use tenure_core::StoreResult;
 
 use super::{PemFiles, Trust, failed};
 
@@ -28,7 +30,7 @@ const READ_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_PEM_BYTES: u64 = 4 << 20;
 
 /// Reads the files and makes what a handshake needs.
-pub(crate) async fn client(trust: Trust, files: PemFiles) -> Result<ClientConfig, StoreError> {
+pub(crate) async fn client(trust: Trust, files: PemFiles) -> StoreResult<ClientConfig> {
     // Files can lie on a slow disk, and a system has hundreds of authorities.
     let building = tokio::task::spawn_blocking(move || build(trust, &files));
     match tokio::time::timeout(READ_TIMEOUT, building).await {
@@ -37,8 +39,7 @@ pub(crate) async fn client(trust: Trust, files: PemFiles) -> Result<ClientConfig
     }
 }
 
-fn build(trust: Trust, files: &PemFiles) -> Result<ClientConfig, StoreError> {
-    let provider = Arc::new(ring::default_provider());
+fn build(trust: Trust, files: &PemFiles) -> StoreResult<ClientConfig> {
     let authorities = match (trust, &files.authority) {
         (Trust::Anybody, _) => Vec::new(),
         (_, Some(path)) => certificates(path)?,
@@ -49,13 +50,7 @@ fn build(trust: Trust, files: &PemFiles) -> Result<ClientConfig, StoreError> {
     if let (Some(path), 1..) = (&files.authority, unusable) {
         return Err(failed(format!("{path} holds a certificate that cannot be read")));
     }
-    let algorithms = provider.signature_verification_algorithms;
-    let verifier = Verifier { trust, authorities, roots, algorithms };
-    let builder = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| failed(error.to_string()))?
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(verifier));
+    let builder = builder(trust, authorities, roots).map_err(|error| failed(error.to_string()))?;
     let Some((certificate, key)) = &files.identity else {
         return Ok(builder.with_no_client_auth());
     };
@@ -64,7 +59,27 @@ fn build(trust: Trust, files: &PemFiles) -> Result<ClientConfig, StoreError> {
     builder.with_client_auth_cert(chain, private_key(key)?).map_err(unfit)
 }
 
-fn read(path: &str) -> Result<Vec<u8>, StoreError> {
+fn builder(
+    trust: Trust,
+    authorities: Vec<CertificateDer<'static>>,
+    roots: RootCertStore,
+) -> Result<ConfigBuilder<ClientConfig, WantsClientCert>, Error> {
+    let provider = Arc::new(ring::default_provider());
+    let algorithms = provider.signature_verification_algorithms;
+    let verifier = Verifier { trust, authorities, roots, algorithms };
+    Ok(ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier)))
+}
+
+/// Returns a client configuration that trusts one certificate only, whatever its names.
+pub fn pinned_client(certificate: CertificateDer<'static>) -> Result<ClientConfig, Error> {
+    let builder = builder(Trust::Certificate, vec![certificate], RootCertStore::empty())?;
+    Ok(builder.with_no_client_auth())
+}
+
+fn read(path: &str) -> StoreResult<Vec<u8>> {
     let mut text = Vec::new();
     let reading = File::open(path).and_then(|file| file.take(MAX_PEM_BYTES).read_to_end(&mut text));
     reading.map_err(|error| failed(format!("{path} cannot be read: {error}")))?;
@@ -72,7 +87,7 @@ fn read(path: &str) -> Result<Vec<u8>, StoreError> {
 }
 
 /// Content that does not parse is not repeated: the user may have named the wrong file.
-fn certificates(path: &str) -> Result<Vec<CertificateDer<'static>>, StoreError> {
+fn certificates(path: &str) -> StoreResult<Vec<CertificateDer<'static>>> {
     let text = read(path)?;
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
     match found {
@@ -81,12 +96,12 @@ fn certificates(path: &str) -> Result<Vec<CertificateDer<'static>>, StoreError> 
     }
 }
 
-fn private_key(path: &str) -> Result<PrivateKeyDer<'static>, StoreError> {
+fn private_key(path: &str) -> StoreResult<PrivateKeyDer<'static>> {
     let none = |_| failed(format!("{path} holds no private key in PEM form, or an encrypted one"));
     PrivateKeyDer::from_pem_slice(&read(path)?).map_err(none)
 }
 
-fn of_the_system() -> Result<Vec<CertificateDer<'static>>, StoreError> {
+fn of_the_system() -> StoreResult<Vec<CertificateDer<'static>>> {
     // One that cannot be read is not trusted; the others are.
     let found = rustls_native_certs::load_native_certs().certs;
     match found.is_empty() {
@@ -126,8 +141,13 @@ impl ServerCertVerifier for Verifier {
         _ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        if self.trust == Trust::Anybody {
-            return Ok(ServerCertVerified::assertion());
+        match self.trust {
+            Trust::Anybody => return Ok(ServerCertVerified::assertion()),
+            Trust::Certificate if self.authorities.contains(end_entity) => {
+                return Ok(ServerCertVerified::assertion());
+            }
+            Trust::Certificate => return Err(CertificateError::UnknownIssuer.into()),
+            Trust::Authority | Trust::Name => {}
         }
         let parsed = ParsedCertificate::try_from(end_entity)?;
         let signed = verify_server_cert_signed_by_trust_anchor(

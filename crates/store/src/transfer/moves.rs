@@ -1,7 +1,7 @@
 //! Taking checkpoints from one store to another.
 
 use sha2::{Digest, Sha256};
-use tenure_core::{Code, DutyKey, Epoch, Hold, Mac, Moved, Seal, StoreError, Version};
+use tenure_core::{Code, DutyKey, Epoch, Hold, Mac, Moved, Seal, StoreError, StoreResult, Version};
 
 use super::operator::{OperatorSession, StoredCheckpoint};
 use crate::signing::Keyring;
@@ -19,7 +19,7 @@ pub struct Arrival {
 
 /// Converts the payloads of the sources: one to one, many to their least, one to
 /// many.
-pub type Convert<'a> = &'a (dyn Fn(&[Vec<u8>]) -> Result<Vec<Arrival>, StoreError> + Sync);
+pub type Convert<'a> = &'a (dyn Fn(&[Vec<u8>]) -> StoreResult<Vec<Arrival>> + Sync);
 
 /// Result of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ impl<'a> Move<'a> {
         sources: &[DutyKey],
         alone: &DutyKey,
         convert: Convert<'_>,
-    ) -> Result<MoveOutcome, StoreError> {
+    ) -> StoreResult<MoveOutcome> {
         let mut holds = (Vec::new(), Vec::new());
         let outcome = self.under(sources, alone, convert, &mut holds).await;
         for hold in &holds.0 {
@@ -88,7 +88,7 @@ impl<'a> Move<'a> {
         alone: &DutyKey,
         convert: Convert<'_>,
         (from, to): &mut (Vec<Hold>, Vec<Hold>),
-    ) -> Result<MoveOutcome, StoreError> {
+    ) -> StoreResult<MoveOutcome> {
         let mut sources = Vec::with_capacity(duties.len());
         for duty in duties {
             let hold = self.from.claim(duty, Epoch::ZERO).await?;
@@ -132,7 +132,7 @@ impl<'a> Move<'a> {
         sources: &mut [MoveSource],
         targets: &mut [MoveTarget],
         mark: &str,
-    ) -> Result<MoveOutcome, StoreError> {
+    ) -> StoreResult<MoveOutcome> {
         // What was moved before and is not there any more went on from there.
         if let Some(gone) = sources.iter().find(|source| source.stored.is_moved())
             && !targets.iter().all(|target| target.landed)
@@ -179,7 +179,7 @@ impl<'a> Move<'a> {
     }
 
     /// A source must be live, or on its way by this very move.
-    fn check_sources(&self, sources: &[MoveSource], mark: &str) -> Result<(), StoreError> {
+    fn check_sources(&self, sources: &[MoveSource], mark: &str) -> StoreResult<()> {
         let other = |source: &&MoveSource| {
             source.stored.seal.moved.as_ref().is_some_and(|moved| moved.to != mark)
         };
@@ -195,7 +195,7 @@ impl<'a> Move<'a> {
         sources: &[MoveSource],
         arrivals: &[Arrival],
         mark: &str,
-    ) -> Result<(), StoreError> {
+    ) -> StoreResult<()> {
         let signed = Some(("k".repeat(Keyring::MAX_ID), Mac::NONE));
         let whole = Seal { signed, prev: Some(Mac::NONE), ..Seal::default() };
         let moved = Some(Moved { to: mark.to_owned(), done: false });
@@ -229,15 +229,13 @@ impl<'a> Move<'a> {
         hold: Hold,
         arrival: Arrival,
         sources: &[MoveSource],
-    ) -> Result<MoveTarget, StoreError> {
+    ) -> StoreResult<MoveTarget> {
         let duty = arrival.duty.clone();
         let origin = self.origin(sources, arrival.source);
         // What is there is replaced or left alone, never trusted: its signature does not matter.
         let there = self.to.newest(&duty).await?;
         let mut target = MoveTarget { hold, arrival, there, gives_way: false, landed: false };
-        let Some(there) = &target.there else {
-            return Ok(target);
-        };
+        let Some(there) = &target.there else { return Ok(target) };
         let on_the_way = sources.iter().all(|source| source.stored.seal.moved.is_some());
         if on_the_way {
             let ring = self.to.ring(&duty).await?;
@@ -267,10 +265,8 @@ impl<'a> Move<'a> {
     }
 
     /// Marks what a target has as moved to the old store.
-    async fn give_way(&mut self, target: &mut MoveTarget) -> Result<(), StoreError> {
-        let Some(there) = &target.there else {
-            return Ok(());
-        };
+    async fn give_way(&mut self, target: &mut MoveTarget) -> StoreResult<()> {
+        let Some(there) = &target.there else { return Ok(()) };
         let away = Moved { to: self.away(&target.arrival.duty), done: true };
         let at = (there.mac(), Seal { moved: Some(away), ..Seal::default() });
         let (version, payload) = (there.version, there.payload.clone());
@@ -285,7 +281,7 @@ impl<'a> Move<'a> {
         sources: &mut [MoveSource],
         mark: &str,
         done: bool,
-    ) -> Result<(), StoreError> {
+    ) -> StoreResult<()> {
         for source in sources {
             let marked = source.stored.seal.moved.as_ref();
             if marked.is_some_and(|moved| moved.done || !done) {
@@ -305,11 +301,7 @@ impl<'a> Move<'a> {
     }
 
     /// Writes what arrives and reads it back.
-    async fn write(
-        &mut self,
-        target: &mut MoveTarget,
-        sources: &[MoveSource],
-    ) -> Result<(), StoreError> {
+    async fn write(&mut self, target: &mut MoveTarget, sources: &[MoveSource]) -> StoreResult<()> {
         self.from.keep().await?;
         let MoveTarget { hold, arrival, there, .. } = target;
         let before = there.as_ref().map_or(Version::ZERO, |there| there.version);
@@ -385,7 +377,7 @@ pub async fn preview(
     source: &DutyKey,
     to: &OperatorSession,
     target: &DutyKey,
-) -> Result<Preview, StoreError> {
+) -> StoreResult<Preview> {
     let there = from.load(source).await?;
     let arrived = to.newest(target).await?;
     let holders = from.store().holders(&source.group).await?;

@@ -9,7 +9,7 @@ use tenure_core::store::{
 };
 use tenure_core::{
     Code, DutyKey, Epoch, GroupName, Hold, InstanceId, Mac, Mark, Nonce, Note, Reason, Seal,
-    Session, Store, StoreError, Ttl, Version,
+    Session, Store, StoreError, StoreResult, Ttl, Version,
 };
 
 use crate::signing::{
@@ -85,7 +85,7 @@ impl OperatorSession {
     }
 
     /// A live session in the group, with a whole TTL ahead of it.
-    async fn session(&mut self, group: &GroupName) -> Result<Session, StoreError> {
+    async fn session(&mut self, group: &GroupName) -> StoreResult<Session> {
         if let Some((session, holds)) = self.sessions.get(group) {
             match self.store.keep_alive(session, None, holds).await? {
                 KeptAlive::Kept { .. } => return Ok(session.clone()),
@@ -112,7 +112,7 @@ impl OperatorSession {
     }
 
     /// Keeps every hold for a whole TTL from now.
-    pub(super) async fn keep(&mut self) -> Result<(), StoreError> {
+    pub(super) async fn keep(&mut self) -> StoreResult<()> {
         for (session, holds) in self.sessions.values() {
             let kept = self.store.keep_alive(session, None, holds).await?;
             let stands = match kept {
@@ -128,7 +128,7 @@ impl OperatorSession {
     }
 
     /// Claims a duty above `floor`; takes it from its holder when the operator says so.
-    pub(super) async fn claim(&mut self, duty: &DutyKey, floor: Epoch) -> Result<Hold, StoreError> {
+    pub(super) async fn claim(&mut self, duty: &DutyKey, floor: Epoch) -> StoreResult<Hold> {
         let want = ClaimRequest { duty: duty.clone(), floor };
         // A forced duty can be taken by somebody else in between; twice is enough to tell.
         for _ in 0..3 {
@@ -153,7 +153,7 @@ impl OperatorSession {
     }
 
     /// Ends a hold in its holder's name: its next keep-alive tells it, and its commits are fenced.
-    async fn take(&self, duty: &DutyKey) -> Result<(), StoreError> {
+    async fn take(&self, duty: &DutyKey) -> StoreResult<()> {
         let holders = self.store.holders(&duty.group).await?;
         let Some(Holder { epoch: Some(epoch), holder: Some(holder), .. }) =
             holders.into_iter().find(|holder| &holder.duty == duty)
@@ -184,10 +184,7 @@ impl OperatorSession {
     }
 
     /// The newest checkpoint. One that must not be trusted is an error.
-    pub(super) async fn load(
-        &self,
-        duty: &DutyKey,
-    ) -> Result<Option<StoredCheckpoint>, StoreError> {
+    pub(super) async fn load(&self, duty: &DutyKey) -> StoreResult<Option<StoredCheckpoint>> {
         if !matches!(self.signing, Signing::Require(_)) {
             let stored = self.stored(duty).await?;
             return stored.map(|stored| self.trusted(duty, &stored)).transpose();
@@ -203,22 +200,19 @@ impl OperatorSession {
         Ok(trusted)
     }
 
-    async fn stored(&self, duty: &DutyKey) -> Result<Option<Checkpoint>, StoreError> {
+    async fn stored(&self, duty: &DutyKey) -> StoreResult<Option<Checkpoint>> {
         let stored = self.store.load(std::slice::from_ref(duty)).await?;
         Ok(stored.into_iter().next().flatten())
     }
 
     /// The ring, newest first; what cannot be trusted is left out.
-    pub(super) async fn ring(&self, duty: &DutyKey) -> Result<Vec<StoredCheckpoint>, StoreError> {
+    pub(super) async fn ring(&self, duty: &DutyKey) -> StoreResult<Vec<StoredCheckpoint>> {
         let ring = self.store.history(duty).await?;
         Ok(ring.iter().filter_map(|stored| self.trusted(duty, stored).ok()).collect())
     }
 
     /// The newest checkpoint, whatever its signature says: to be replaced.
-    pub(super) async fn newest(
-        &self,
-        duty: &DutyKey,
-    ) -> Result<Option<StoredCheckpoint>, StoreError> {
+    pub(super) async fn newest(&self, duty: &DutyKey) -> StoreResult<Option<StoredCheckpoint>> {
         let stored = self.stored(duty).await?;
         Ok(stored.map(|stored| take_apart(&stored, self.inspected(duty, &stored))))
     }
@@ -227,7 +221,7 @@ impl OperatorSession {
         inspect(self.signing.keys(), duty, stored)
     }
 
-    fn trusted(&self, duty: &DutyKey, stored: &Checkpoint) -> Result<StoredCheckpoint, StoreError> {
+    fn trusted(&self, duty: &DutyKey, stored: &Checkpoint) -> StoreResult<StoredCheckpoint> {
         let inspected = self.inspected(duty, stored);
         let required = matches!(self.signing, Signing::Require(_));
         let bad = inspected.verdict == SignatureVerdict::Damaged
@@ -248,7 +242,7 @@ impl OperatorSession {
         expected: Version,
         (prev, seal): (Mac, Seal),
         payload: &[u8],
-    ) -> Result<StoredCheckpoint, StoreError> {
+    ) -> StoreResult<StoredCheckpoint> {
         let version = expected.next()?;
         let seal = match self.signing.keys() {
             Some(keys) => sign(keys, &hold.duty, (hold.epoch, version), prev, seal, payload),

@@ -1,6 +1,6 @@
 //! Taking a checkpoint back to one of before.
 
-use tenure_core::{Code, DutyKey, Epoch, Seal, StoreError, Version};
+use tenure_core::{Code, DutyKey, Epoch, Seal, StoreError, StoreResult, Version};
 
 use super::operator::OperatorSession;
 
@@ -18,33 +18,33 @@ pub struct Rewound {
 /// Makes the document of version `to` the newest again, as a new version: nothing is taken out of
 /// the history, and whoever held the duty is fenced.
 pub async fn rewind(
-    desk: &mut OperatorSession,
+    session: &mut OperatorSession,
     duty: &DutyKey,
     to: Version,
-) -> Result<Rewound, StoreError> {
-    let hold = desk.claim(duty, Epoch::ZERO).await?;
-    let rewound = under(desk, &hold, to).await;
-    desk.release(&hold).await;
+) -> StoreResult<Rewound> {
+    let hold = session.claim(duty, Epoch::ZERO).await?;
+    let rewound = under(session, &hold, to).await;
+    session.release(&hold).await;
     rewound
 }
 
 async fn under(
-    desk: &mut OperatorSession,
+    session: &mut OperatorSession,
     hold: &tenure_core::Hold,
     to: Version,
-) -> Result<Rewound, StoreError> {
+) -> StoreResult<Rewound> {
     let duty = &hold.duty;
-    let ring = desk.ring(duty).await?;
+    let ring = session.ring(duty).await?;
     let Some(old) = ring.into_iter().find(|stored| stored.version == to) else {
         let detail = format!("no good version {to} of {duty} is in its history");
         return Err(StoreError::refused(Code::BadInput, detail));
     };
     // It is replaced whatever it is: that is what a rewind is for.
-    let newest = desk.newest(duty).await?;
+    let newest = session.newest(duty).await?;
     let (before, prev) = newest.as_ref().map_or_else(
         || (Version::ZERO, tenure_core::Mac::NONE),
         |newest| (newest.version, newest.mac()),
     );
-    let saved = desk.commit(hold, before, (prev, Seal::default()), &old.payload).await?;
+    let saved = session.commit(hold, before, (prev, Seal::default()), &old.payload).await?;
     Ok(Rewound { before, now: saved.version, epoch: saved.epoch })
 }

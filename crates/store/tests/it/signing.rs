@@ -248,7 +248,7 @@ fn required(bare: &Arc<dyn Store>) -> Arc<dyn Store> {
     Arc::new(Sealed::new(bare.clone(), Signing::Require(keys(SIGNER))))
 }
 
-fn desk(bare: &Arc<dyn Store>) -> OperatorSession {
+fn session(bare: &Arc<dyn Store>) -> OperatorSession {
     let operator = Operator {
         instance: InstanceId::new(format!("operator-{}", unique())).unwrap(),
         ttl: Ttl::new(LONG).unwrap(),
@@ -275,7 +275,7 @@ async fn what_was_put_back_is_refused(bare: Arc<dyn Store>, put_back: impl Async
     assert_eq!(player.try_commit(&hold, 2, "y").await.unwrap_err().code(), Code::Replayed);
     player.release(&hold).await;
     let other: Arc<dyn Store> = Arc::new(Memory::new(Arc::new(BootClock)));
-    let (mut from, mut to) = (desk(&bare), desk(&other));
+    let (mut from, mut to) = (session(&bare), session(&other));
     let same =
         |all: &[Vec<u8>]| Ok(vec![Arrival { duty: duty("a"), source: 0, payload: all[0].clone() }]);
     let moved = Move::new(&mut from, &mut to).run(&[duty("a")], &duty("a"), &same).await;

@@ -21,7 +21,6 @@ pub(super) fn send_input(link: &UnixStream, input: BorrowedFd<'_>) -> io::Result
     Ok(())
 }
 
-/// Receives the standard input of commands.
 pub(super) fn receive_input(link: &UnixStream) -> io::Result<OwnedFd> {
     let mut byte = [0];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];

@@ -19,7 +19,7 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::timeout;
 
 use super::channel::send_input;
-use super::protocol::{GuardReport, GuardRequest};
+use super::protocol::{GuardEvent, GuardReport, GuardRequest};
 use crate::process_tree::outside_pid;
 
 /// A guard that reads requests at all reads one within this time.
@@ -31,13 +31,10 @@ const ISOLATION_TIMEOUT: Duration = Duration::from_secs(30);
 /// Standard input of the commands of a guard.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum CommandInput {
-    /// The standard input of this process.
     Inherit,
-    /// `/dev/null`.
     Null,
 }
 
-/// Settings of a guard.
 #[derive(Clone, Debug)]
 pub(crate) struct GuardOptions {
     pub(crate) input: CommandInput,
@@ -92,9 +89,10 @@ impl GuardProcess {
         if !self.isolated {
             return Ok(());
         }
-        let detail = match timeout(ISOLATION_TIMEOUT, self.report()).await {
-            Ok(Some(GuardReport::Ready)) => return Ok(()),
-            Ok(Some(GuardReport::CannotIsolate { detail })) => detail,
+        let report = timeout(ISOLATION_TIMEOUT, self.report()).await;
+        let detail = match report.map(|report| report.map(|report| report.event)) {
+            Ok(Some(GuardEvent::Ready)) => return Ok(()),
+            Ok(Some(GuardEvent::CannotIsolate(detail))) => detail,
             Ok(_) => "the guard ended before it was ready".to_owned(),
             Err(_) => "the guard was not ready in time".to_owned(),
         };
@@ -131,7 +129,6 @@ impl GuardProcess {
         !matches!(peeked, Ok((_, 1..)) | Err(Errno::AGAIN | Errno::INTR))
     }
 
-    /// Kills the guard.
     pub(crate) fn kill(&self) {
         let _ = match &self.process {
             Some(process) => pidfd_send_signal(process, Signal::KILL),

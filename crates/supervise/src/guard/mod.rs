@@ -1,12 +1,11 @@
 //! Guard process: starts a command and ends it before the deadline of its hold.
 //!
 //! A guard is this same binary, started as `tenure guard` with one end of a socket pair as its
-//! standard input. It runs one command at a time, as its parent. The supervisor sends the deadline
-//! ahead of time, so the guard can end the command on its own. When the supervisor dies, the socket
-//! closes and the guard ends the command at once. The guard is a child subreaper: processes that
-//! the command leaves behind become its children and are ended with the command, so everything
-//! below a guard belongs to one command. When the guard is killed, the kernel kills the command;
-//! with isolation, also everything that the command has started.
+//! standard input. It runs one command at a time, and ends it on its own at the deadline, or at
+//! once when the supervisor dies and the socket closes. The guard is a child subreaper: processes
+//! that the command leaves behind become its children and are ended with the command. When the
+//! guard is killed, the kernel kills the command; with isolation, also everything that the command
+//! has started.
 //!
 //! Why: docs/decisions/0013-a-guard-process-starts-commands.md
 
@@ -22,5 +21,5 @@ pub use server::main;
 pub use stage::{Init, Stage};
 
 pub(crate) use client::{CommandInput, GuardOptions, GuardProcess};
-pub(crate) use protocol::{EndCause, GuardReport, GuardRequest, StartRequest};
+pub(crate) use protocol::{EndCause, GuardEvent, GuardReport, GuardRequest, StartRequest};
 pub(crate) use timer::BootTimer;

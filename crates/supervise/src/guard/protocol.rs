@@ -8,7 +8,6 @@ use std::time::Duration;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 use tenure_core::LocalInstant;
 
-/// A request to a guard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum GuardRequest {
     /// Start a command.
@@ -38,21 +37,28 @@ pub(crate) struct StartRequest {
 
 /// A report of a guard.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum GuardReport {
+pub(crate) struct GuardReport {
+    /// Of the [`StartRequest`]; 0 for a report about the guard itself.
+    pub(crate) id: u64,
+    pub(crate) event: GuardEvent,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum GuardEvent {
     /// The guard is isolated and reads requests.
     Ready,
     /// The guard could not be isolated, and has ended.
-    CannotIsolate { detail: String },
+    CannotIsolate(String),
     /// The command runs; its process id is also that of its group.
-    Started { id: u64, pid: i32 },
-    /// The command could not be started.
-    CannotStart { id: u64, errno: i32 },
+    Started(i32),
+    /// The command could not be started, with this error of the system.
+    CannotStart(i32),
     /// The command was stopped by this signal.
-    Stopped { id: u64, signal: i32 },
-    /// A process of the command still runs although it was killed. Reported once.
-    Remains { id: u64, pid: i32 },
+    Stopped(i32),
+    /// This process of the command still runs although it was killed. Reported once.
+    Remains(i32),
     /// The command has ended, and nothing of it runs any more.
-    Ended { id: u64, status: ExitStatus, cause: EndCause },
+    Ended(ExitStatus, EndCause),
 }
 
 /// Exit status of a command.
@@ -64,15 +70,13 @@ pub enum ExitStatus {
     Signal(i32),
 }
 
-/// The reason why a command ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum EndCause {
-    /// It exited on its own.
-    Exited,
-    /// The supervisor asked for it, or is gone.
-    Requested,
-    /// Its deadline was near.
-    Deadline,
+tenure_core::text_enum! {
+    /// The reason why a command ended.
+    pub enum EndCause {
+        Exited "itself" "It exited on its own."
+        Requested "ordered" "The supervisor asked for it, or is gone."
+        Deadline "deadline" "Its deadline was near."
+    }
 }
 
 impl GuardRequest {
@@ -98,51 +102,46 @@ impl GuardRequest {
     pub(crate) fn parse(line: &str) -> Option<Self> {
         let mut words = line.split(' ');
         let (verb, id) = (words.next()?, words.next()?.parse().ok()?);
-        match verb {
+        let mut number = || words.next()?.parse().ok();
+        Some(match verb {
             "start" => {
-                let deadline = instant(words.next()?)?;
-                let grace = Duration::from_nanos(words.next()?.parse().ok()?);
-                let count: usize = words.next()?.parse().ok()?;
+                let deadline = LocalInstant::from_nanos(number()?);
+                let (grace, count) = (Duration::from_nanos(number()?), number()?);
                 let mut env = Vec::new();
                 for _ in 0..count {
                     let name = unescaped(words.next()?).into_string().ok()?;
                     env.push((name, unescaped(words.next()?)));
                 }
                 let argv = words.map(unescaped).collect();
-                Some(Self::Start(StartRequest { id, deadline, grace, env, argv }))
+                Self::Start(StartRequest { id, deadline, grace, env, argv })
             }
-            "deadline" => Some(Self::Deadline { id, at: instant(words.next()?)? }),
-            "signal" => Some(Self::Signal { id, number: words.next()?.parse().ok()? }),
-            "end" => Some(Self::End { id, kill_at: instant(words.next()?)? }),
-            _ => None,
-        }
+            "deadline" => Self::Deadline { id, at: LocalInstant::from_nanos(number()?) },
+            "signal" => Self::Signal { id, number: i32::try_from(number()?).ok()? },
+            "end" => Self::End { id, kill_at: LocalInstant::from_nanos(number()?) },
+            _ => return None,
+        })
     }
 }
 
 impl GuardReport {
     pub(crate) fn to_line(&self) -> String {
-        match self {
-            Self::Ready => "ready 0\n".to_owned(),
-            Self::CannotIsolate { detail } => {
-                let mut line = "cannot-isolate 0".to_owned();
+        let id = self.id;
+        match &self.event {
+            GuardEvent::Ready => format!("ready {id}\n"),
+            GuardEvent::CannotIsolate(detail) => {
+                let mut line = format!("cannot-isolate {id}");
                 push(&mut line, detail.as_ref());
                 line + "\n"
             }
-            Self::Started { id, pid } => format!("started {id} {pid}\n"),
-            Self::CannotStart { id, errno } => format!("cannot-start {id} {errno}\n"),
-            Self::Stopped { id, signal } => format!("stopped {id} {signal}\n"),
-            Self::Remains { id, pid } => format!("remains {id} {pid}\n"),
-            Self::Ended { id, status, cause } => {
-                let (how, number) = match status {
-                    ExitStatus::Code(code) => ("code", code),
-                    ExitStatus::Signal(signal) => ("signal", signal),
-                };
-                let cause = match cause {
-                    EndCause::Exited => "itself",
-                    EndCause::Requested => "ordered",
-                    EndCause::Deadline => "deadline",
-                };
-                format!("ended {id} {how} {number} {cause}\n")
+            GuardEvent::Started(pid) => format!("started {id} {pid}\n"),
+            GuardEvent::CannotStart(errno) => format!("cannot-start {id} {errno}\n"),
+            GuardEvent::Stopped(signal) => format!("stopped {id} {signal}\n"),
+            GuardEvent::Remains(pid) => format!("remains {id} {pid}\n"),
+            GuardEvent::Ended(ExitStatus::Code(code), cause) => {
+                format!("ended {id} code {code} {cause}\n")
+            }
+            GuardEvent::Ended(ExitStatus::Signal(signal), cause) => {
+                format!("ended {id} signal {signal} {cause}\n")
             }
         }
     }
@@ -150,33 +149,24 @@ impl GuardReport {
     pub(crate) fn parse(line: &str) -> Option<Self> {
         let words: Vec<&str> = line.split(' ').collect();
         let number = |at: usize| words.get(at)?.parse::<i32>().ok();
+        let cause = |at: usize| EndCause::parse(words.get(at)?);
         let id = words.get(1)?.parse().ok()?;
-        match words[0] {
-            "ready" => Some(Self::Ready),
-            "cannot-isolate" => {
-                let detail = unescaped(words.get(2)?).to_string_lossy().into_owned();
-                Some(Self::CannotIsolate { detail })
+        let event = match (words[0], words.get(2).copied()) {
+            ("ready", _) => GuardEvent::Ready,
+            ("cannot-isolate", Some(detail)) => {
+                GuardEvent::CannotIsolate(unescaped(detail).to_string_lossy().into_owned())
             }
-            "started" => Some(Self::Started { id, pid: number(2)? }),
-            "cannot-start" => Some(Self::CannotStart { id, errno: number(2)? }),
-            "stopped" => Some(Self::Stopped { id, signal: number(2)? }),
-            "remains" => Some(Self::Remains { id, pid: number(2)? }),
-            "ended" => {
-                let status = match *words.get(2)? {
-                    "code" => ExitStatus::Code(number(3)?),
-                    "signal" => ExitStatus::Signal(number(3)?),
-                    _ => return None,
-                };
-                let cause = match *words.get(4)? {
-                    "itself" => EndCause::Exited,
-                    "ordered" => EndCause::Requested,
-                    "deadline" => EndCause::Deadline,
-                    _ => return None,
-                };
-                Some(Self::Ended { id, status, cause })
+            ("started", _) => GuardEvent::Started(number(2)?),
+            ("cannot-start", _) => GuardEvent::CannotStart(number(2)?),
+            ("stopped", _) => GuardEvent::Stopped(number(2)?),
+            ("remains", _) => GuardEvent::Remains(number(2)?),
+            ("ended", Some("code")) => GuardEvent::Ended(ExitStatus::Code(number(3)?), cause(4)?),
+            ("ended", Some("signal")) => {
+                GuardEvent::Ended(ExitStatus::Signal(number(3)?), cause(4)?)
             }
-            _ => None,
-        }
+            _ => return None,
+        };
+        Some(Self { id, event })
     }
 }
 
@@ -188,10 +178,6 @@ impl ExitStatus {
             Self::Signal(signal) => 128_u8.saturating_add(signal as u8),
         }
     }
-}
-
-fn instant(word: &str) -> Option<LocalInstant> {
-    Some(LocalInstant::from_nanos(word.parse().ok()?))
 }
 
 /// Appends a word. An empty word counts: there are as many spaces as words that follow.
@@ -228,17 +214,18 @@ mod tests {
             assert_eq!(line.matches('\n').count(), 1);
             assert_eq!(GuardRequest::parse(line.trim_end_matches('\n')), Some(order));
         }
-        for report in [
-            GuardReport::Ready,
-            GuardReport::CannotIsolate { detail: "no: way".to_owned() },
-            GuardReport::Started { id: 1, pid: 77 },
-            GuardReport::CannotStart { id: 1, errno: 2 },
-            GuardReport::Stopped { id: 1, signal: 20 },
-            GuardReport::Remains { id: 1, pid: 78 },
-            GuardReport::Ended { id: 1, status: ExitStatus::Code(255), cause: EndCause::Exited },
-            GuardReport::Ended { id: 1, status: ExitStatus::Signal(9), cause: EndCause::Requested },
-            GuardReport::Ended { id: 1, status: ExitStatus::Signal(15), cause: EndCause::Deadline },
+        for event in [
+            GuardEvent::Ready,
+            GuardEvent::CannotIsolate("no: way".to_owned()),
+            GuardEvent::Started(77),
+            GuardEvent::CannotStart(2),
+            GuardEvent::Stopped(20),
+            GuardEvent::Remains(78),
+            GuardEvent::Ended(ExitStatus::Code(255), EndCause::Exited),
+            GuardEvent::Ended(ExitStatus::Signal(9), EndCause::Requested),
+            GuardEvent::Ended(ExitStatus::Signal(15), EndCause::Deadline),
         ] {
+            let report = GuardReport { id: 1, event };
             assert_eq!(GuardReport::parse(report.to_line().trim_end()), Some(report));
         }
         for line in ["", "start", "start 1 2", "end 1 x", "ended 1 code", "started x 1", "no 1"] {

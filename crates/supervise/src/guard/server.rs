@@ -22,7 +22,7 @@ use tokio::net::UnixStream;
 use tokio::net::unix::OwnedWriteHalf;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::protocol::{EndCause, ExitStatus, GuardReport, GuardRequest, StartRequest};
+use super::protocol::{EndCause, ExitStatus, GuardEvent, GuardReport, GuardRequest, StartRequest};
 use super::stage::{Init, Stage};
 use super::timer::BootTimer;
 use super::{channel, stage};
@@ -121,7 +121,6 @@ fn handle_signals() -> io::Result<Vec<tokio::signal::unix::Signal>> {
     all.map(|kind| signal(SignalKind::from_raw(kind.as_raw()))).collect()
 }
 
-/// The guard and the command that it runs.
 struct GuardServer {
     input: OwnedFd,
     reports: OwnedWriteHalf,
@@ -172,7 +171,7 @@ impl GuardServer {
             }
             Err(error) => {
                 let errno = error.raw_os_error().unwrap_or_default();
-                self.report(&GuardReport::CannotStart { id, errno });
+                self.report(id, GuardEvent::CannotStart(errno));
             }
         }
     }
@@ -205,20 +204,18 @@ impl GuardServer {
     fn report_exec(&mut self) {
         let Some(command) = &mut self.command else { return };
         let Some(exec) = &command.exec else { return };
-        let mut errno = [0; 4];
+        let (id, mut errno) = (command.id, [0; 4]);
         match recv(exec, &mut errno, RecvFlags::DONTWAIT) {
             Err(Errno::AGAIN | Errno::INTR) => {}
             Ok((_, 4)) => {
-                let report =
-                    GuardReport::CannotStart { id: command.id, errno: i32::from_le_bytes(errno) };
                 self.command = None;
-                self.report(&report);
+                self.report(id, GuardEvent::CannotStart(i32::from_le_bytes(errno)));
             }
             // It is closed by exec.
             _ => {
                 command.exec = None;
-                let report = GuardReport::Started { id: command.id, pid: command.pid.as_raw_pid() };
-                self.report(&report);
+                let event = GuardEvent::Started(command.pid.as_raw_pid());
+                self.report(id, event);
             }
         }
     }
@@ -242,18 +239,18 @@ impl GuardServer {
         // After reaping: a command that has ended has told before whether it started.
         self.report_exec();
         let Some(command) = &mut self.command else { return };
+        let id = command.id;
         match command.status {
             Some(status) if alone || Mutant::R26Group.is_on() => {
-                let report = GuardReport::Ended { id: command.id, status, cause: command.cause };
+                let event = GuardEvent::Ended(status, command.cause);
                 self.command = None;
-                self.report(&report);
+                self.report(id, event);
             }
             _ => {
                 command.act(BootClock.now());
                 if let Survivor::Found(pid) = command.survivor {
                     command.survivor = Survivor::Reported;
-                    let report = GuardReport::Remains { id: command.id, pid: pid.as_raw_pid() };
-                    self.report(&report);
+                    self.report(id, GuardEvent::Remains(pid.as_raw_pid()));
                 }
             }
         }
@@ -266,15 +263,15 @@ impl GuardServer {
         let code = status.exit_status().map(ExitStatus::Code);
         command.status = code.or_else(|| status.terminating_signal().map(ExitStatus::Signal));
         if let Some(signal) = status.stopping_signal() {
-            let report = GuardReport::Stopped { id: command.id, signal };
-            self.report(&report);
+            let id = command.id;
+            self.report(id, GuardEvent::Stopped(signal));
         }
     }
 
     /// Sends a report without waiting. A stopped parent does not read, but the socket buffers a few
     /// lines.
-    fn report(&self, report: &GuardReport) {
-        let _ = self.reports.try_write(report.to_line().as_bytes());
+    fn report(&self, id: u64, event: GuardEvent) {
+        let _ = self.reports.try_write(GuardReport { id, event }.to_line().as_bytes());
     }
 }
 

@@ -30,7 +30,7 @@ use rustix::thread::{
 use tenure_core::Mutant;
 
 use super::channel;
-use super::protocol::GuardReport;
+use super::protocol::{GuardEvent, GuardReport};
 use crate::error::{SuperviseError, SystemContext as _};
 use crate::process_tree::{Reaped, reap};
 
@@ -140,8 +140,8 @@ pub(super) fn isolate(scratch: Option<&Path>) -> Result<(), SuperviseError> {
 
 /// Reports to the supervisor why there is no guard.
 fn refuse(link: &mut Link, what: &str, error: &io::Error) -> Result<(), SuperviseError> {
-    let detail = format!("{what}: {error}");
-    let _ = link.write_all(GuardReport::CannotIsolate { detail }.to_line().as_bytes());
+    let event = GuardEvent::CannotIsolate(format!("{what}: {error}"));
+    let _ = link.write_all(GuardReport { id: 0, event }.to_line().as_bytes());
     Ok(())
 }
 
@@ -190,17 +190,16 @@ pub(super) fn prepare_init(link: &mut Link, init: Init) -> io::Result<bool> {
     // Inherited from its parent, which blocks all signals.
     SigSet::empty().thread_set_mask()?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    let mounted = mount("proc", "/proc", "proc", flags, None);
-    if let Err(error) = mounted {
+    if let Err(error) = mount("proc", "/proc", "proc", flags, None) {
         let _ = refuse(link, "/proc cannot be mounted in it", &error.into());
         return Ok(false);
     }
     if init == Init::Lent {
         clear_ambient_capability_set()?;
         let none = CapabilitySet::empty();
-        let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
-        set_capabilities(None, sets)?;
+        let all = CapabilitySets { effective: none, permitted: none, inheritable: none };
+        set_capabilities(None, all)?;
     }
-    link.write_all(GuardReport::Ready.to_line().as_bytes())?;
+    link.write_all(GuardReport { id: 0, event: GuardEvent::Ready }.to_line().as_bytes())?;
     Ok(true)
 }

@@ -10,10 +10,8 @@ use tenure_wire::exposition::DURATIONS;
 
 /// Time for which a duty that was given back is reported as not held.
 const RELEASED_DUTY_RETENTION: Duration = Duration::from_secs(600);
-/// Number of such duties.
 const MAX_RELEASED_DUTIES: usize = 1000;
 
-/// Histogram of request durations.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DurationHistogram {
     /// For each bound, the number of requests above the previous bound and not above this one.
@@ -33,18 +31,15 @@ impl DurationHistogram {
     }
 }
 
-/// Duties that moved to this instance, by reason.
-#[derive(Clone, Debug, Default)]
-pub(super) struct MoveCounts {
-    /// The roster assigned a share of another instance's duties.
-    pub(super) join: u64,
-    /// Another instance gave the duty back.
-    pub(super) leave: u64,
-    /// Another instance failed.
-    pub(super) failure: u64,
+tenure_core::text_enum! {
+    /// Reason why a duty moved to this instance.
+    pub enum MoveReason {
+        Join "join" "The roster assigned a share of another instance's duties."
+        Leave "leave" "Another instance gave the duty back."
+        Failure "failure" "Another instance failed."
+    }
 }
 
-/// Counters of one group.
 #[derive(Clone, Debug, Default)]
 pub(super) struct GroupCounters {
     pub(super) holds: Arc<[HeldDuty]>,
@@ -63,15 +58,12 @@ pub struct SourceEndpoint {
     pub shard_id: String,
 }
 
-/// All counters of an instance.
 #[derive(Clone, Debug, Default)]
 pub(super) struct InstanceCounters {
     pub(super) renewals: u64,
     pub(super) renewals_failed: u64,
-    pub(super) acquire: DurationHistogram,
-    pub(super) renew: DurationHistogram,
-    pub(super) release: DurationHistogram,
-    pub(super) moves: MoveCounts,
+    pub(super) durations: BTreeMap<Operation, DurationHistogram>,
+    pub(super) moves: BTreeMap<MoveReason, u64>,
     pub(super) fenced: u64,
     /// Polls by result; empty where nothing is polled.
     pub(super) polls: BTreeMap<PollResult, u64>,
@@ -87,60 +79,39 @@ pub(super) struct InstanceCounters {
     pub(super) renewed_at: Option<u64>,
 }
 
-/// Result of a poll.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum PollResult {
-    /// The command exited with 0.
-    Done,
-    /// It exited otherwise, or could not be started.
-    Failed,
-    /// It took too long, or its hold was lost.
-    Killed,
-    /// It was not started: the previous poll still ran, or too little time was left of the hold.
-    Skipped,
-}
-
-impl PollResult {
-    pub(super) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Done => "done",
-            Self::Failed => "failed",
-            Self::Killed => "killed",
-            Self::Skipped => "skipped",
-        }
+tenure_core::text_enum! {
+    /// Result of a poll.
+    pub enum PollResult {
+        Done "done" "The command exited with 0."
+        Failed "failed" "It exited otherwise, or could not be started."
+        Killed "killed" "It took too long, or its hold was lost."
+        Skipped "skipped"
+            "It was not started: the previous one still ran, or the hold was about to end."
     }
 }
 
 impl InstanceCounters {
-    pub(super) fn count_poll(&mut self, result: PollResult) {
-        *self.polls.entry(result).or_default() += 1;
-    }
-
     /// Counts a transition. A move is counted once, by the instance that gets the duty.
     pub(super) fn recorded(&mut self, record: &Record) {
-        match (record.change, record.reason.as_ref()) {
+        let moved = match (record.change, record.reason.as_ref()) {
             // The store may answer a keep-alive that the session has ended.
-            (Change::SessionLost, _) => self.renewals_failed += 1,
-            (Change::TakenOver, _) => self.moves.failure += 1,
-            (Change::Acquired, "moved" | "unclaimed") => self.moves.join += 1,
-            (Change::Acquired, "released") => self.moves.leave += 1,
-            _ => {}
-        }
+            (Change::SessionLost, _) => return self.renewals_failed += 1,
+            (Change::TakenOver, _) => MoveReason::Failure,
+            (Change::Acquired, "moved" | "unclaimed") => MoveReason::Join,
+            (Change::Acquired, "released") => MoveReason::Leave,
+            _ => return,
+        };
+        *self.moves.entry(moved).or_default() += 1;
     }
 
-    pub(super) fn asked(
+    pub(super) fn store_called(
         &mut self,
         operation: Operation,
         took: Duration,
         ok: bool,
         now: (LocalInstant, u64),
     ) {
-        match operation {
-            Operation::Acquire => self.acquire.add(took),
-            Operation::Renew => self.renew.add(took),
-            Operation::Release => self.release.add(took),
-            Operation::Session | Operation::Look => {}
-        }
+        self.durations.entry(operation).or_default().add(took);
         // Counted here, because a member that holds nothing renews its session, too.
         match (operation, ok) {
             (Operation::Renew, true) => {
@@ -156,35 +127,19 @@ impl InstanceCounters {
         }
     }
 
-    pub(super) fn renewed(&mut self, group: &GroupName, margin_left: Duration) {
-        self.group(group).margin = Some(margin_left);
-    }
-
-    pub(super) fn holding(&mut self, group: &GroupName, holds: Arc<[HeldDuty]>) {
-        self.group(group).holds = holds;
-    }
-
-    pub(super) fn set_lag(&mut self, endpoint: SourceEndpoint, lag: Option<Duration>) {
-        match lag {
-            Some(lag) => self.lags.insert(endpoint, lag),
-            None => self.lags.remove(&endpoint),
-        };
-    }
-
-    /// Number of duties held.
     pub(super) fn held(&self) -> usize {
         self.groups.values().map(|group| group.holds.len()).sum()
     }
 
-    fn group(&mut self, group: &GroupName) -> &mut GroupCounters {
+    pub(super) fn group(&mut self, group: &GroupName) -> &mut GroupCounters {
         self.groups.entry(group.clone()).or_default()
     }
 }
 
 /// Duties that were reported as held.
 ///
-/// A duty that was given back is reported as zero for a while, so that the sum over all instances
-/// can become zero and trigger an alert; then it is dropped, so that their number is bounded.
+/// A duty that was given back is reported as zero for a while, so that an alert on the sum over all
+/// instances can trigger; then it is dropped.
 #[derive(Debug, Default)]
 pub(super) struct DutyHistory(BTreeMap<(GroupName, DutyId), DutySample>);
 
@@ -209,12 +164,9 @@ impl DutyHistory {
         }
         let mut left = MAX_RELEASED_DUTIES;
         self.0.retain(|_, sample| {
-            if !sample.held {
-                let stays = left > 0 && now.since(sample.last) < RELEASED_DUTY_RETENTION;
-                left -= usize::from(stays);
-                return stays;
-            }
-            true
+            let stays = left > 0 && now.since(sample.last) < RELEASED_DUTY_RETENTION;
+            left -= usize::from(stays && !sample.held);
+            stays || sample.held
         });
     }
 

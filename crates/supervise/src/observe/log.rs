@@ -1,8 +1,8 @@
 //! Log: one line per record, on standard error.
 //!
-//! No logging library: a record is one line with known fields, so filters by module and spans would
-//! have nothing to act on. The thread that renews never waits for the reader of the log: lines go
-//! through a bounded queue, and lines that do not fit are dropped, counted and reported.
+//! No logging library: a record is one line with known fields. The thread that renews never waits
+//! for the reader of the log: lines go through a bounded queue, and lines that do not fit are
+//! dropped, counted and reported.
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tenure_core::text::{counted, escaped};
-use tenure_core::{Change, DutyId, DutyKey, Epoch, GroupName, InstanceId, Record, Severity};
+use tenure_core::{DutyId, DutyKey, Epoch, GroupName, InstanceId, LogLevel, Record};
 use tenure_duty::process;
 use tenure_operate::timestamp;
 
@@ -40,40 +40,6 @@ pub enum LogFormat {
     Json,
 }
 
-/// Severity of a log line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum LogLevel {
-    /// Work was cut off.
-    Error,
-    /// Something failed and is retried.
-    Warn,
-    /// State changes.
-    Info,
-    /// Successful renewals, too.
-    Debug,
-}
-
-impl LogLevel {
-    fn of(change: Change) -> Self {
-        match change.severity() {
-            Severity::Error => Self::Error,
-            Severity::Warn => Self::Warn,
-            Severity::Info => Self::Info,
-            Severity::Debug => Self::Debug,
-        }
-    }
-
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Error => "error",
-            Self::Warn => "warn",
-            Self::Info => "info",
-            Self::Debug => "debug",
-        }
-    }
-}
-
-/// Queue of lines to be written.
 #[derive(Debug)]
 pub(super) struct LogQueue {
     level: LogLevel,
@@ -143,9 +109,8 @@ impl LogQueue {
         Ok(Self { level, queue: Mutex::new(Some(queue)), counts, end: Mutex::new(end) })
     }
 
-    /// Queues a transition. Never blocks.
     pub(super) fn record(&self, group: &GroupName, record: &Record, unix_ms: u64) {
-        if LogLevel::of(record.change) <= self.level {
+        if record.change.level() <= self.level {
             let (group, record) = (group.clone(), record.clone());
             self.enqueue(QueuedLine::Record { group, record, unix_ms });
         }
@@ -231,16 +196,11 @@ impl<W: Write> LogWriter<W> {
             return;
         }
         let lines = counted(dropped, "line", "lines");
-        let line = LogLine {
-            timestamp: timestamp(process::unix_ms()),
-            level: LogLevel::Warn.as_str(),
-            event: "log_dropped",
-            instance_id: self.instance.as_str(),
-            reason: &format!("{lines} came faster than they were written"),
-            dropped: Some(dropped),
-            ..LogLine::default()
-        };
-        write_line(&mut self.to, self.format, &line);
+        let reason = format!("{lines} came faster than they were written");
+        let (level, event) = (LogLevel::Warn, "log_dropped");
+        let event = LogEvent { level, event, duty: None, reason };
+        let line = LogLine::of_event(&event, &self.instance, process::unix_ms());
+        write_line(&mut self.to, self.format, &LogLine { dropped: Some(dropped), ..line });
     }
 }
 
@@ -302,7 +262,7 @@ impl<'a> LogLine<'a> {
         let key = |id: &DutyId| DutyKey { group: group.clone(), id: id.clone() };
         Self {
             timestamp: timestamp(unix_ms),
-            level: LogLevel::of(record.change).as_str(),
+            level: record.change.level().as_str(),
             event: record.change.as_str(),
             instance_id: record.instance.as_str(),
             group: Some(group.as_str()),

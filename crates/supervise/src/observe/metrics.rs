@@ -1,12 +1,12 @@
 //! Metrics in the Prometheus text format.
 
 use tenure_core::InstanceId;
+use tenure_duty::observe::Operation;
 pub(super) use tenure_wire::exposition::CONTENT_TYPE;
 use tenure_wire::exposition::{DURATIONS, Histogram, MetricsText};
 
-use super::counters::{DurationHistogram, DutyHistory, InstanceCounters};
+use super::counters::{DurationHistogram, DutyHistory, InstanceCounters, MoveReason};
 
-/// Prints all metrics.
 pub(super) fn text(
     counters: &InstanceCounters,
     history: &DutyHistory,
@@ -29,19 +29,22 @@ pub(super) fn text(
 
     let name = "connector_coordination_operation_duration_seconds";
     text.family(name, "histogram", "Duration of requests to the store.");
-    for (operation, durations) in
-        [("acquire", &counters.acquire), ("renew", &counters.renew), ("release", &counters.release)]
-    {
-        text.histogram(name, &[("operation", operation)], histogram(durations));
+    for operation in [Operation::Acquire, Operation::Renew, Operation::Release] {
+        let durations = counters.durations.get(&operation).cloned().unwrap_or_default();
+        let labels = [("operation", operation.as_str())];
+        let DurationHistogram { buckets, count, sum } = durations;
+        text.histogram(
+            name,
+            &labels,
+            Histogram { bounds: &DURATIONS, buckets: &buckets, count, sum },
+        );
     }
 
     let name = "connector_shard_rebalance_total";
     text.family(name, "counter", "Duties that moved to this instance, by reason.");
-    let moves = &counters.moves;
-    for (reason, count) in
-        [("join", moves.join), ("leave", moves.leave), ("failure", moves.failure)]
-    {
-        text.sample(name, &[("reason", reason)], count);
+    for reason in MoveReason::ALL {
+        let count = counters.moves.get(reason).copied().unwrap_or_default();
+        text.sample(name, &[("reason", reason.as_str())], count);
     }
 
     let name = "connector_assigned_shards";
@@ -83,14 +86,5 @@ fn own_metrics(text: &mut MetricsText, counters: &InstanceCounters, me: (&str, &
         for (result, count) in &counters.polls {
             text.sample(name, &[me, ("result", result.as_str())], *count);
         }
-    }
-}
-
-fn histogram(durations: &DurationHistogram) -> Histogram<'_> {
-    Histogram {
-        bounds: &DURATIONS,
-        buckets: &durations.buckets,
-        count: durations.count,
-        sum: durations.sum,
     }
 }

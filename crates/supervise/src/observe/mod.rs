@@ -22,8 +22,9 @@ use crate::error::SuperviseError;
 use counters::{DutyHistory, InstanceCounters};
 pub use counters::{PollResult, SourceEndpoint};
 use log::LogQueue;
-pub use log::{LogEvent, LogFormat, LogLevel, json_line};
+pub use log::{LogEvent, LogFormat, json_line};
 use server::HealthServer;
+pub use tenure_core::LogLevel;
 
 /// Settings of log and HTTP server.
 #[derive(Clone, Copy, Debug)]
@@ -103,13 +104,17 @@ impl Observation {
 
     /// Address of the server.
     pub fn address(&self) -> Option<SocketAddr> {
-        self.server.as_ref().map(HealthServer::address)
+        self.server.as_ref().map(|server| server.address)
     }
 
     /// Sets how far an endpoint lags behind its source: the age of its oldest event that is not
     /// accepted yet, zero when there is none. `None` removes it.
     pub fn set_lag(&self, endpoint: SourceEndpoint, lag: Option<Duration>) {
-        self.observer.counters().set_lag(endpoint, lag);
+        let lags = &mut self.observer.counters().lags;
+        match lag {
+            Some(lag) => lags.insert(endpoint, lag),
+            None => lags.remove(&endpoint),
+        };
     }
 
     /// Stops the server and writes the rest of the log, unless nobody reads it.
@@ -136,7 +141,7 @@ impl Recorder {
 
     /// Counts the result of a poll.
     pub fn count_poll(&self, result: PollResult) {
-        self.0.counters().count_poll(result);
+        *self.0.counters().polls.entry(result).or_default() += 1;
     }
 
     /// Marks this instance as failing every poll until an instant; `None` clears it.
@@ -166,13 +171,9 @@ impl InstanceObserver {
         lock(&self.counters)
     }
 
-    /// Copies the counters, so that the lock is not held while they are printed.
-    fn snapshot(&self) -> InstanceCounters {
-        self.counters().clone()
-    }
-
     fn metrics(&self) -> String {
-        let counters = self.snapshot();
+        // A copy, so that the lock is not held while it is printed.
+        let counters = self.counters().clone();
         let mut history = lock(&self.history);
         history.update(&counters, self.observed.clock.now());
         metrics::text(&counters, &history, &self.observed.instance)
@@ -180,7 +181,8 @@ impl InstanceObserver {
 
     fn health(&self) -> health::HealthReport {
         let now = self.observed.clock.now();
-        health::report(&self.snapshot(), &self.observed, self.started, now, process::unix_ms())
+        let counters = self.counters().clone();
+        health::report(&counters, &self.observed, self.started, now, process::unix_ms())
     }
 }
 
@@ -190,18 +192,18 @@ impl Observer for InstanceObserver {
         self.log.record(group, record, unix_ms);
     }
 
-    fn asked(&self, _: &GroupName, operation: Operation, took: Duration, ok: bool) {
+    fn store_called(&self, _: &GroupName, operation: Operation, took: Duration, ok: bool) {
         let now = (self.observed.clock.now(), process::unix_ms());
-        self.counters().asked(operation, took, ok, now);
+        self.counters().store_called(operation, took, ok, now);
     }
 
     fn renewed(&self, group: &GroupName, margin_left: Duration) {
-        self.counters().renewed(group, margin_left);
+        self.counters().group(group).margin = Some(margin_left);
     }
 
     fn holding(&self, group: &GroupName, holds: &[HeldDuty]) {
         let holds: Arc<[HeldDuty]> = holds.into();
-        self.counters().holding(group, holds);
+        self.counters().group(group).holds = holds;
     }
 
     fn fenced(&self, _: &GroupName, _: &DutyId) {

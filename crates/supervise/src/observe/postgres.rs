@@ -1,4 +1,4 @@
-//! Warnings of Tenure's PostgreSQL functions, which the driver passes on through the `log` crate.
+//! Warnings of Tenure's PostgreSQL functions: events of the store, read through the `log` crate.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, OnceLock};
@@ -35,7 +35,7 @@ impl PostgresNotices {
 
 impl ::log::Log for PostgresNotices {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target().starts_with("tokio_postgres")
+        metadata.target().starts_with("tenure_store::postgres")
     }
 
     fn log(&self, record: &Record<'_>) {

@@ -27,11 +27,9 @@ use crate::error::{SuperviseError, SystemContext as _};
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 5 });
 /// Limit on a whole connection.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(15);
-/// Number of connections at a time.
 const MAX_CONNECTIONS: usize = 32;
 /// Size of a request with its headers.
 const MAX_REQUEST_BYTES: usize = 16 << 10;
-/// Delay after a failed accept.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 type HealthResponse = Response<Full<Bytes>>;
@@ -39,7 +37,7 @@ type HealthResponse = Response<Full<Bytes>>;
 /// A running server. Dropping it stops the server.
 #[derive(Debug)]
 pub(super) struct HealthServer {
-    address: SocketAddr,
+    pub(super) address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -70,10 +68,6 @@ impl HealthServer {
         });
         let thread = thread.context("cannot start the thread of the metrics server")?;
         Ok(Self { address, stop: Some(stop), thread: Some(thread) })
-    }
-
-    pub(super) fn address(&self) -> SocketAddr {
-        self.address
     }
 }
 

@@ -60,7 +60,7 @@ impl Bench {
     }
 
     fn ask(&self, operation: Operation, ok: bool) {
-        self.observer.asked(&group(), operation, Duration::from_millis(3), ok);
+        self.observer.store_called(&group(), operation, Duration::from_millis(3), ok);
     }
 
     fn get(&self, path: &str) -> (u16, BTreeMap<String, String>, String) {
@@ -174,7 +174,7 @@ fn every_metric_has_its_name_and_labels() {
         bench.ask(operation, true);
     }
     bench.ask(Operation::Renew, false);
-    bench.observer.asked(&group(), Operation::Release, Duration::from_secs(60), true);
+    bench.observer.store_called(&group(), Operation::Release, Duration::from_secs(60), true);
     bench.observer.renewed(&group(), Duration::from_millis(12_500));
     bench.observer.fenced(&group(), &id("a"));
     let endpoint = SourceEndpoint {
@@ -426,9 +426,9 @@ fn a_warning_of_the_database_is_logged_once() {
     let notices = postgres::PostgresNotices::new(bench.handle.recorder());
     let ours = "WARNUNG: tenure: backend 7 of role app (psql) blocks g/d";
     for (target, text) in [
-        ("tokio_postgres::connection", ours),
-        ("tokio_postgres::connection", ours),
-        ("tokio_postgres::connection", "NOTICE: relation exists, skipping"),
+        ("tenure_store::postgres::connect", ours),
+        ("tenure_store::postgres::connect", ours),
+        ("tenure_store::postgres::connect", "NOTICE: relation exists, skipping"),
         ("rustls::client", ours),
     ] {
         notices.log(&Record::builder().target(target).args(format_args!("{text}")).build());

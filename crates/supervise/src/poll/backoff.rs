@@ -22,21 +22,17 @@ pub(super) struct PollBackoff {
 
 #[derive(Debug, Default)]
 struct Failures {
-    /// Number of targets held.
     held: usize,
-    /// Targets that failed.
     failed: BTreeSet<DutyId>,
     failures: u32,
     /// Of these, polls that could not be started.
     unstarted: u32,
-    /// Backoffs in a row.
     backoffs: u32,
     until: Option<LocalInstant>,
     /// Polls skipped in a row because too little time was left of the hold.
     skipped: u64,
 }
 
-/// The way in which a poll failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PollFailure {
     NotStarted,

@@ -11,19 +11,19 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::process::{Signal, getpid, set_child_subreaper};
+use rustix::process::Signal;
 use tenure_core::text::span;
-use tenure_core::{BoxFuture, GroupName, StoreError, Targets};
-use tenure_duty::{Duties, LeaveHandle, MembershipEvent};
+use tenure_core::{BoxFuture, GroupName, Targets};
+use tenure_duty::{Duties, DutyError, LeaveHandle, MembershipEvent};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
-use crate::error::{SuperviseError, SystemContext as _};
-use crate::guard::{CommandInput, GuardOptions};
-use crate::member::{self, Joined, SupervisorSettings};
+use crate::error::SuperviseError;
+use crate::guard::CommandInput;
+use crate::member::{self, SupervisorSettings};
 use crate::observe::{Observation, Recorder};
 use crate::process_tree::reap_all;
-use crate::signals::{Signals, is_stop};
+use crate::signals::is_stop;
 
 use backoff::PollBackoff;
 use pool::GuardPool;
@@ -86,11 +86,10 @@ impl PollSettings {
 fn fill_in(word: &OsStr, target: &str) -> OsString {
     let (mut filled, mut rest) = (Vec::new(), word.as_bytes());
     while let Some(at) = rest.windows(2).position(|two| two == b"{}") {
-        filled.extend_from_slice(&rest[..at]);
-        filled.extend_from_slice(target.as_bytes());
+        filled.extend([&rest[..at], target.as_bytes()].concat());
         rest = &rest[at + 2..];
     }
-    filled.extend_from_slice(rest);
+    filled.extend(rest);
     OsString::from_vec(filled)
 }
 
@@ -131,24 +130,16 @@ async fn poll_observed(
     settings: PollSettings,
     observation: &Observation,
 ) -> Result<(), SuperviseError> {
-    let mut signals = Signals::listen().context("cannot listen to signals")?;
-    // When a guard dies, its processes become children of this one.
-    set_child_subreaper(Some(getpid())).context("no subreaper")?;
+    let mut signals = member::listen()?;
     let PollSettings { targets, group, list_every, member, .. } = &settings;
-    let pool = GuardPool::new(GuardOptions {
-        input: CommandInput::Null,
-        scratch: None,
-        isolate: member.isolate,
-        hidden_env: member.hidden_env.clone(),
-    });
+    let pool = GuardPool::new(member.guard(CommandInput::Null, None));
     // Fails before anything is claimed if there can be no guard.
     let (guard, _) = pool.take().await?;
     pool.give_back(guard);
     let duties = Duties::Targets { source: Arc::clone(targets), every: *list_every };
     let join = member.join(group.clone(), duties, observation, true);
-    let mut membership = match member::start(join, &mut signals, leaves).await? {
-        Joined::Member(membership) => membership,
-        Joined::Stopped(_) => return Ok(()),
+    let Ok(mut membership) = member::start(join, &mut signals, leaves).await? else {
+        return Ok(());
     };
     let context = Arc::new(PollContext {
         pool,
@@ -185,7 +176,7 @@ async fn poll_observed(
     };
     // Every hold has ended by now, so every poll ends.
     while tasks.join_next().await.is_some() {}
-    end.map_err(|problem| StoreError::Refused(problem).into())
+    end.map_err(|problem| DutyError::Refused(problem).into())
 }
 
 /// Whether a signal asks this process to end.

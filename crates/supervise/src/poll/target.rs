@@ -1,6 +1,5 @@
 //! Polls of one target, from its assignment until it is given back.
 
-use std::ffi::OsString;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +14,10 @@ use tokio::time::timeout;
 use super::PollContext;
 use super::backoff::{BackoffPeriod, PollFailure};
 use super::schedule::PollSchedule;
-use crate::guard::{EndCause, ExitStatus, GuardProcess, GuardReport, GuardRequest, StartRequest};
+use crate::guard::{EndCause, ExitStatus, GuardEvent, GuardProcess, GuardRequest, StartRequest};
+use crate::member::hold_env;
 use crate::observe::{LogEvent, LogLevel, PollResult};
+use crate::process_tree::survivor;
 
 /// Missed polls that are counted one by one in the metrics.
 const MAX_COUNTED_MISSES: u64 = 1000;
@@ -55,7 +56,6 @@ pub(super) async fn poll_target(context: Arc<PollContext>, hold: Guard) {
     // Dropping the hold gives the duty back.
 }
 
-/// Outcome of one poll.
 enum PollOutcome {
     Ended(ExitStatus, EndCause),
     CannotStart(io::Error),
@@ -67,7 +67,6 @@ enum PollOutcome {
     Remains,
 }
 
-/// The last report about a command.
 enum LastReport {
     Final(PollOutcome),
     /// This process of the command cannot be ended.
@@ -111,17 +110,11 @@ impl TargetPoller<'_> {
         let (settings, hold) = (&self.context.settings, self.hold);
         let grace = settings.member.grace();
         let target = hold.duty().id.as_str();
-        let env = [
-            ("TENURE_TARGET", OsString::from(target)),
-            ("TENURE_DUTY", hold.duty().to_string().into()),
-            ("TENURE_EPOCH", hold.epoch().to_string().into()),
-            ("TENURE_INSTANCE", hold.instance().as_str().into()),
-        ];
         GuardRequest::Start(StartRequest {
             id,
             deadline: BootClock.now().plus(settings.timeout + grace).min(hold.deadline()),
             grace,
-            env: env.map(|(name, value)| (name.to_owned(), value)).into(),
+            env: hold_env(hold, ("TENURE_TARGET", target.into())).collect(),
             argv: settings.argv(target),
         })
     }
@@ -194,10 +187,7 @@ impl TargetPoller<'_> {
     }
 
     fn log_survivor(&self, pid: i32) {
-        let reason = format!(
-            "process {pid} still runs although it was killed (another user's, or stuck in the \
-             kernel); the target is not polled before it has ended"
-        );
+        let reason = survivor(pid, "the target is not polled before it has ended");
         self.log(LogLevel::Warn, "not_ended", reason);
     }
 
@@ -215,17 +205,16 @@ impl TargetPoller<'_> {
                     continue;
                 }
             };
-            match report {
-                GuardReport::Ended { id: of, status, cause } if of == id => {
+            match report.event {
+                _ if report.id != id => {}
+                GuardEvent::Ended(status, cause) => {
                     return Some(LastReport::Final(PollOutcome::Ended(status, cause)));
                 }
-                GuardReport::CannotStart { id: of, errno } if of == id => {
+                GuardEvent::CannotStart(errno) => {
                     let error = io::Error::from_raw_os_error(errno);
                     return Some(LastReport::Final(PollOutcome::CannotStart(error)));
                 }
-                GuardReport::Remains { id: of, pid } if of == id => {
-                    return Some(LastReport::Remains(pid));
-                }
+                GuardEvent::Remains(pid) => return Some(LastReport::Remains(pid)),
                 _ => {}
             }
         }
@@ -233,42 +222,37 @@ impl TargetPoller<'_> {
 
     /// Counts and logs an outcome. A failed poll does not end anything: the next one may succeed.
     fn finish(&self, outcome: PollOutcome) {
-        let failure = match &outcome {
-            PollOutcome::CannotStart(_) | PollOutcome::NoGuard(_) => Some(PollFailure::NotStarted),
-            PollOutcome::Ended(_, EndCause::Exited) => Some(PollFailure::Failed),
-            PollOutcome::Ended(_, EndCause::Deadline) => Some(PollFailure::TimedOut),
-            // Not the fault of the command.
-            PollOutcome::Ended(_, EndCause::Requested)
-            | PollOutcome::GuardLost(_)
-            | PollOutcome::Remains => None,
-        };
-        let (result, reason) = match outcome {
+        let killed = |why: &str| (PollResult::Killed, why.to_owned(), None);
+        let failed = |failure, reason| (PollResult::Failed, reason, Some(failure));
+        let (result, reason, failure) = match outcome {
             PollOutcome::Ended(ExitStatus::Code(0), EndCause::Exited) => {
                 self.context.recorder.count_poll(PollResult::Done);
                 return self.succeeded();
             }
             PollOutcome::Ended(_, EndCause::Deadline) => {
                 let limit = span(self.context.settings.timeout);
-                (PollResult::Killed, format!("killed: it took longer than {limit}"))
+                let reason = format!("killed: it took longer than {limit}");
+                (PollResult::Killed, reason, Some(PollFailure::TimedOut))
             }
-            PollOutcome::Ended(_, EndCause::Requested) => {
-                (PollResult::Killed, "killed: the hold was lost".to_owned())
+            PollOutcome::Ended(ExitStatus::Code(code), EndCause::Exited) => {
+                failed(PollFailure::Failed, format!("exit code {code}"))
             }
-            PollOutcome::Ended(ExitStatus::Code(code), _) => {
-                (PollResult::Failed, format!("exit code {code}"))
-            }
-            PollOutcome::Ended(ExitStatus::Signal(signal), _) => {
-                (PollResult::Failed, format!("ended by signal {signal}"))
+            PollOutcome::Ended(ExitStatus::Signal(signal), EndCause::Exited) => {
+                failed(PollFailure::Failed, format!("ended by signal {signal}"))
             }
             PollOutcome::CannotStart(error) => {
                 let program = self.context.settings.command[0].to_string_lossy();
                 let code = Code::CannotStart;
                 let what = format!("{code}: {program} cannot be started: {error}");
-                (PollResult::Failed, format!("{what}; see `tenure errors {code}`"))
+                failed(PollFailure::NotStarted, format!("{what}; see `tenure errors {code}`"))
             }
-            PollOutcome::NoGuard(error) => (PollResult::Failed, error.problem().to_string()),
-            PollOutcome::GuardLost(what) => (PollResult::Killed, what.to_owned()),
-            PollOutcome::Remains => (PollResult::Killed, "a process of it still runs".to_owned()),
+            PollOutcome::NoGuard(error) => {
+                failed(PollFailure::NotStarted, error.problem().to_string())
+            }
+            // The rest is not the fault of the command.
+            PollOutcome::Ended(_, EndCause::Requested) => killed("killed: the hold was lost"),
+            PollOutcome::GuardLost(what) => killed(what),
+            PollOutcome::Remains => killed("a process of it still runs"),
         };
         self.context.recorder.count_poll(result);
         self.log(LogLevel::Warn, "poll_failed", reason);

@@ -1,6 +1,5 @@
 //! One run of a command, from the grant of the duty to the end of the command.
 
-use std::ffi::OsString;
 use std::io;
 
 use rustix::process::{Pid, Signal};
@@ -11,18 +10,18 @@ use tenure_store::BootClock;
 use super::deadline_file::DeadlineFile;
 use super::{RunOutcome, Runner, Variables};
 use crate::guard::{
-    BootTimer, EndCause, ExitStatus, GuardProcess, GuardReport, GuardRequest, StartRequest,
+    BootTimer, EndCause, ExitStatus, GuardEvent, GuardProcess, GuardReport, GuardRequest,
+    StartRequest,
 };
+use crate::member::hold_env;
 use crate::observe::LogLevel;
-use crate::process_tree::{KillBackoff, kill_strays, reap_all};
+use crate::process_tree::{KillBackoff, kill_strays, reap_all, survivor};
 use crate::terminal::Terminal;
 
-/// A run in progress.
 struct ActiveRun {
     id: u64,
     file: DeadlineFile,
     status: HoldStatus,
-    /// The command's process group.
     group: Option<Pid>,
     /// Set when the guard should have ended the command; at this instant it is killed without it.
     overdue: Option<LocalInstant>,
@@ -57,11 +56,9 @@ impl Runner {
             let sent = self.guard.send(&start).await;
             sent.map_err(|error| format!("cannot send the command to the guard: {error}"))?;
         }
-        let (group, overdue, remains) = (None, None, None);
-        Ok(ActiveRun { id: self.runs, file, status, group, overdue, remains })
+        Ok(ActiveRun { id: self.runs, file, status, group: None, overdue: None, remains: None })
     }
 
-    /// Replaces a guard that has died.
     async fn replace_guard(&mut self) -> Result<(), String> {
         // Killed first: a guard that ends in order removes the scratch folder.
         if let Some(pid) = self.kill_guard().await {
@@ -81,21 +78,12 @@ impl Runner {
         file: &DeadlineFile,
         variables: &Variables,
     ) -> StartRequest {
-        let env = [
-            ("TENURE_DUTY", OsString::from(hold.duty().to_string())),
-            ("TENURE_EPOCH", hold.epoch().to_string().into()),
-            ("TENURE_INSTANCE", hold.instance().as_str().into()),
-            ("TENURE_DEADLINE_FILE", file.path().into()),
-        ];
+        let deadline_file = ("TENURE_DEADLINE_FILE", file.path().into());
         StartRequest {
             id: self.runs,
             deadline: status.deadline,
             grace: self.settings.member.grace(),
-            env: env
-                .map(|(name, value)| (name.to_owned(), value))
-                .into_iter()
-                .chain(variables.iter().cloned())
-                .collect(),
+            env: hold_env(hold, deadline_file).chain(variables.iter().cloned()).collect(),
             argv: self.settings.command.clone(),
         }
     }
@@ -155,37 +143,33 @@ impl Runner {
         run: &mut ActiveRun,
         report: GuardReport,
     ) -> io::Result<Option<RunOutcome>> {
-        match report {
-            GuardReport::Started { id, pid } if id == run.id => {
+        if report.id != run.id {
+            return Ok(None);
+        }
+        match report.event {
+            GuardEvent::Started(pid) => {
                 if self.terminal.is_some() {
                     run.group = self.guard.outside_pid(pid);
                 }
                 self.lend_terminal(run).await?;
             }
-            GuardReport::Stopped { id, signal } if id == run.id => {
-                self.stopped(run, signal).await?;
+            GuardEvent::Stopped(signal) => self.stopped(run, signal).await?,
+            GuardEvent::Remains(pid) => {
+                run.remains = self.guard.outside_pid(pid).or(Pid::from_raw(pid));
+                self.warn_survivor(run.remains.map_or(pid, Pid::as_raw_pid));
             }
-            GuardReport::Remains { id, pid } if id == run.id => {
-                let known = self.guard.outside_pid(pid).or(Pid::from_raw(pid));
-                run.remains = known;
-                self.warn("not_ended", not_ended(known.map_or(pid, Pid::as_raw_pid)));
-            }
-            GuardReport::CannotStart { id, errno } if id == run.id => {
+            GuardEvent::CannotStart(errno) => {
                 return Ok(Some(RunOutcome::CannotStart(io::Error::from_raw_os_error(errno))));
             }
-            GuardReport::Ended { id, status, cause } if id == run.id => {
-                let taken_away = cause != EndCause::Exited && self.stop.is_none();
-                return Ok(Some(match taken_away {
-                    true => RunOutcome::TakenAway,
-                    false => RunOutcome::Ended(status),
-                }));
+            GuardEvent::Ended(_, cause) if cause != EndCause::Exited && self.stop.is_none() => {
+                return Ok(Some(RunOutcome::TakenAway));
             }
-            _ => {}
+            GuardEvent::Ended(status, _) => return Ok(Some(RunOutcome::Ended(status))),
+            GuardEvent::Ready | GuardEvent::CannotIsolate(_) => {}
         }
         Ok(None)
     }
 
-    /// Handles a new status of the hold.
     async fn status_changed(&mut self, run: &mut ActiveRun, status: HoldStatus) -> io::Result<()> {
         let before = std::mem::replace(&mut run.status, status);
         let now = BootClock.now();
@@ -273,7 +257,7 @@ impl Runner {
             reap_all();
             if backoff.is_stuck() {
                 if !std::mem::replace(&mut warned, true) {
-                    self.warn("not_ended", not_ended(pid.as_raw_pid()));
+                    self.warn_survivor(pid.as_raw_pid());
                 }
                 if self.stop.is_some() {
                     return Some(pid);
@@ -291,11 +275,9 @@ impl Runner {
     fn warn(&self, event: &'static str, reason: String) {
         self.recorder.log_instance(LogLevel::Warn, event, reason);
     }
-}
 
-fn not_ended(pid: i32) -> String {
-    format!(
-        "process {pid} still runs although it was killed (another user's, or stuck in the kernel); \
-         the command is not started again before it has ended"
-    )
+    fn warn_survivor(&self, pid: i32) {
+        let meanwhile = "the command is not started again before it has ended";
+        self.warn("not_ended", survivor(pid, meanwhile));
+    }
 }

@@ -7,15 +7,15 @@ use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 
-use rustix::process::{Signal, getpid, set_child_subreaper};
+use rustix::process::Signal;
 use tempfile::TempDir;
 use tenure_core::text::escaped;
-use tenure_core::{BoxFuture, Code, DutyKey, InstanceId, StoreError};
-use tenure_duty::{Duties, Guard, Membership, MembershipEvent, WorkOutcome};
+use tenure_core::{BoxFuture, Code, DutyKey, StoreError};
+use tenure_duty::{Duties, DutyError, Guard, Membership, MembershipEvent, WorkOutcome};
 
 use crate::error::{SuperviseError, SystemContext as _};
 use crate::guard::{CommandInput, ExitStatus, GuardOptions, GuardProcess};
-use crate::member::{self, Joined, SupervisorSettings};
+use crate::member::{self, SupervisorSettings};
 use crate::observe::{LogEvent, LogLevel, Observation, Recorder};
 use crate::process_tree::reap_all;
 use crate::signals::{Signals, is_stop};
@@ -147,26 +147,19 @@ impl Runner {
         settings: RunSettings,
         observation: &Observation,
     ) -> Result<Result<Self, Signal>, SuperviseError> {
-        let mut signals = Signals::listen().context("cannot listen to signals")?;
-        // When the guard dies, its processes become children of this one.
-        set_child_subreaper(Some(getpid())).context("no subreaper")?;
+        let mut signals = member::listen()?;
         let terminal = Terminal::find();
         let scratch = tempfile::Builder::new().prefix("tenure-").tempdir();
         let scratch = scratch.context("cannot make a private folder")?;
         let RunSettings { duty, member, no_wait, .. } = &settings;
-        let guard_options = GuardOptions {
-            input: CommandInput::Inherit,
-            scratch: Some(scratch.path().to_owned()),
-            isolate: member.isolate,
-            hidden_env: member.hidden_env.clone(),
-        };
+        let guard_options = member.guard(CommandInput::Inherit, Some(scratch.path().to_owned()));
         let mut guard = GuardProcess::start(&guard_options).context("cannot start the guard")?;
         guard.ready().await?;
         let duties = Duties::Standby(duty.id.clone());
         let join = member.join(duty.group.clone(), duties, observation, !no_wait);
         let membership = match member::start(join, &mut signals, is_stop).await? {
-            Joined::Member(membership) => membership,
-            Joined::Stopped(signal) => return Ok(Err(signal)),
+            Ok(membership) => membership,
+            Err(signal) => return Ok(Err(signal)),
         };
         Ok(Ok(Self {
             settings,
@@ -184,7 +177,6 @@ impl Runner {
         }))
     }
 
-    /// Returns the exit code.
     async fn run(mut self, work: Option<&dyn AssignedWork>) -> Result<u8, SuperviseError> {
         loop {
             let event = tokio::select! {
@@ -215,11 +207,13 @@ impl Runner {
                     }
                 }
                 Some(MembershipEvent::Standby { holder }) if self.settings.no_wait => {
-                    let error = self.held(holder.as_ref());
-                    return self.leave(Err(error)).await;
+                    let holder = holder.map_or("somebody".to_owned(), |id| escaped(id.as_str()));
+                    let detail = format!("{holder} holds {}", self.settings.duty);
+                    let error = StoreError::refused(Code::Held, detail);
+                    return self.leave(Err(SuperviseError::Held(error))).await;
                 }
                 Some(MembershipEvent::Ended(Err(problem))) => {
-                    return Err(StoreError::Refused(problem).into());
+                    return Err(DutyError::Refused(problem).into());
                 }
                 Some(MembershipEvent::Ended(Ok(()))) | None => {
                     return Ok(self.stop.map_or(0, signal_exit_code));
@@ -237,12 +231,6 @@ impl Runner {
             self.stop = Some(signal);
             self.membership.leaver().leave();
         }
-    }
-
-    fn held(&self, holder: Option<&InstanceId>) -> SuperviseError {
-        let holder = holder.map_or_else(|| "somebody".to_owned(), |id| escaped(id.as_str()));
-        let detail = format!("{holder} holds {}", self.settings.duty);
-        SuperviseError::Held(StoreError::refused(Code::Held, detail))
     }
 
     /// The result of this process; `None` when it waits for the duty again.
@@ -268,10 +256,8 @@ impl Runner {
         let program = self.settings.command.first().map(|word| word.to_string_lossy());
         let detail = format!("{}: {error}", escaped(&program.unwrap_or_default()));
         let not_found = error.kind() == io::ErrorKind::NotFound;
-        SuperviseError::CannotStart {
-            error: StoreError::refused(Code::CannotStart, detail),
-            not_found,
-        }
+        let error = StoreError::refused(Code::CannotStart, detail);
+        SuperviseError::CannotStart { error, not_found }
     }
 
     /// Gives everything back before this process ends, so that other members need not wait for the

@@ -151,7 +151,7 @@ async fn failures_are_limited_and_good_tokens_are_not() {
     for bad in [HeaderMap::new(), bearer("x"), bearer(unknown.secret.reveal())] {
         let error = stage.access.check(&bad, PEER, INGEST).await.unwrap_err();
         // Also where the store was not asked, the whole window is told.
-        let answer = error.response();
+        let answer = error.response(false);
         assert_eq!(answer.status().as_u16(), 429);
         let left: u64 = answer.headers()["retry-after"].to_str().unwrap().parse().unwrap();
         assert!((600..=900).contains(&left), "{left}");

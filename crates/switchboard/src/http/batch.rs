@@ -8,29 +8,26 @@ use uuid::Uuid;
 
 use super::content::BodyFormat;
 use super::ingest::{MAX_EVENT_BYTES, count_rejected, invalid_envelope, submit, unstored};
-use super::response::{ApiError, ApiResult, json_value};
+use super::response::{ApiError, ApiResult, Rejection, json_value};
 use super::{ApiRequest, content};
 use crate::access::Principal;
 use crate::commit::Unstored;
 use crate::storage::{EventOutcome, IngestFence, Submission, SubmittedEvent};
 
-/// The largest batch, in bytes.
 pub(super) const MAX_BATCH_BYTES: usize = 8 << 20;
-/// The most events of a batch.
 const MAX_BATCH_EVENTS: usize = 1_000;
 
 impl ApiRequest<'_> {
-    /// `POST /api/switchboard/ingest/batch`.
     pub(super) async fn batch(self, body: Incoming) -> ApiResult {
         self.no_query()?;
         let fence = content::fence(&self.head.headers)?;
         let form = content::batch(&self.head.headers)?;
         let whole = self.body(body).await?;
         let parts = split(&whole.bytes, form)?;
-        let mut results = Vec::with_capacity(parts.len());
+        let mut errors = Vec::with_capacity(parts.len());
         let mut items = Vec::with_capacity(parts.len());
         let mut reading = self.state.channels.reader().await?;
-        for (index, part) in parts.iter().enumerate() {
+        for part in &parts {
             let read = match part.len() > MAX_EVENT_BYTES {
                 true => Err(ApiError::too_large(MAX_EVENT_BYTES)),
                 false => reading.read(part).await?.map_err(|invalid| invalid_envelope(&invalid)),
@@ -38,11 +35,11 @@ impl ApiRequest<'_> {
             match read.and_then(|event| permitted(event, self.caller)) {
                 Ok(item) => {
                     items.push(item);
-                    results.push(None);
+                    errors.push(None);
                 }
                 Err(error) => {
-                    count_rejected(self.state, self.caller, &error, 1);
-                    results.push(Some(error.item(index)));
+                    count_rejected(self.state, self.caller, &error, &self.state.metrics.rejected);
+                    errors.push(Some(error));
                 }
             }
         }
@@ -55,7 +52,7 @@ impl ApiRequest<'_> {
                 submit(self.state, self.caller, submission, whole.share).await?
             }
         };
-        Ok(json_value(StatusCode::ACCEPTED, &combine(results, outcomes, fence.as_ref())))
+        Ok(json_value(StatusCode::ACCEPTED, &combine(errors, outcomes, fence.as_ref())))
     }
 }
 
@@ -66,35 +63,39 @@ fn permitted(event: IngestEvent, caller: &Principal) -> ApiResult<SubmittedEvent
 
 /// Returns the response: errors found before, and outcomes of the rest.
 fn combine(
-    results: Vec<Option<Value>>,
+    errors: Vec<Option<Rejection>>,
     outcomes: Vec<Result<EventOutcome, Unstored>>,
     fence: Option<&IngestFence>,
 ) -> Value {
     let (mut accepted, mut duplicates, mut rejected) = (0, 0, 0);
     let mut outcomes = outcomes.into_iter();
-    let mut combined = Vec::with_capacity(results.len());
-    for (index, result) in results.into_iter().enumerate() {
-        let result = result.or_else(|| match outcomes.next().unwrap_or(Err(Unstored::Content)) {
-            Err(why) => Some(unstored(fence, &why).item(index)),
-            Ok(outcome) => {
-                accepted += usize::from(!outcome.duplicate);
-                duplicates += usize::from(outcome.duplicate);
-                combined.push(json!({
-                    "index": index,
-                    "status": "accepted",
-                    "request_id": outcome.request_id.to_string(),
-                    "duplicate": outcome.duplicate,
-                }));
-                None
+    let mut results = Vec::with_capacity(errors.len());
+    for (index, error) in errors.into_iter().enumerate() {
+        let outcome = match error {
+            Some(error) => Err(error),
+            None => outcomes
+                .next()
+                .unwrap_or(Err(Unstored::Content))
+                .map_err(|why| unstored(fence, &why)),
+        };
+        results.push(match outcome {
+            Ok(EventOutcome { request_id, duplicate, .. }) => {
+                accepted += usize::from(!duplicate);
+                duplicates += usize::from(duplicate);
+                let request_id = request_id.to_string();
+                json!({
+                    "index": index, "status": "accepted",
+                    "request_id": request_id, "duplicate": duplicate,
+                })
+            }
+            Err(error) => {
+                rejected += 1;
+                error.item(index)
             }
         });
-        if let Some(error) = result {
-            rejected += 1;
-            combined.push(error);
-        }
     }
     json!({
-        "results": combined,
+        "results": results,
         "accepted": accepted,
         "duplicates": duplicates,
         "rejected": rejected,

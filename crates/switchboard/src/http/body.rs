@@ -1,9 +1,8 @@
 //! Request bodies, read within limits on size, time and memory.
 
-use std::pin::Pin;
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use http_body_util::BodyExt;
 use hyper::body::{Body, Bytes, Incoming};
 use tenure_core::Clock;
 use tenure_store::BootClock;
@@ -19,7 +18,6 @@ const MEMORY_FACTOR: usize = 3;
 /// Memory reserved ahead for a body of unknown length.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// The bytes of a body and the memory reserved for them.
 #[derive(Debug)]
 pub(crate) struct RequestBody {
     pub(crate) bytes: Bytes,
@@ -80,32 +78,26 @@ pub(crate) async fn read(
 
 fn full(state: &ServerState) -> Rejection {
     state.metrics.overloaded(Overload::Memory);
-    ApiError::overloaded("too many bytes are under way; nothing was read").closing()
+    ApiError::overloaded("the memory budget is used up; nothing was read").closing()
 }
 
 /// Returns the next part; `None` at the end.
 async fn next(body: &mut Incoming, left: Duration) -> ApiResult<Option<Bytes>> {
-    match timeout(left, NextData(body)).await {
-        Ok(Ok(data)) => Ok(data),
-        Ok(Err(_)) => Err(ApiError::bad_request("the body broke off").closing()),
-        Err(_) => Err(ApiError::timeout()),
-    }
-}
-
-struct NextData<'a>(&'a mut Incoming);
-
-impl Future for NextData<'_> {
-    type Output = Result<Option<Bytes>, hyper::Error>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        loop {
-            let frame = ready!(Pin::new(&mut *self.0).poll_frame(context));
-            match frame.transpose()?.map(hyper::body::Frame::into_data) {
-                None => return Poll::Ready(Ok(None)),
-                Some(Ok(data)) if !data.is_empty() => return Poll::Ready(Ok(Some(data))),
-                // Trailers, or nothing.
-                Some(_) => {}
+    let data = async {
+        while let Some(frame) = body.frame().await {
+            // Trailers, or nothing.
+            let Ok(data) = frame?.into_data() else { continue };
+            if !data.is_empty() {
+                return Ok(Some(data));
             }
         }
+        Ok::<_, hyper::Error>(None)
+    };
+    match timeout(left, data).await {
+        Ok(Ok(data)) => Ok(data),
+        Ok(Err(_)) => {
+            Err(ApiError::bad_request("the connection ended before the body did").closing())
+        }
+        Err(_) => Err(ApiError::timeout()),
     }
 }

@@ -2,17 +2,16 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use hyper::StatusCode;
 use hyper::body::Incoming;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::inbox::{JsonPage, reserve};
-use super::response::{ApiError, ApiResult, Rejection, json_value};
+use super::response::{ApiError, ApiResult, Rejection, ok};
 use super::{ApiRequest, ServerState, query, time};
 use crate::access::Principal;
 use crate::storage::{ConnectorKey, ConnectorQuery, HistoryEntry, HistoryQuery};
-use crate::view::{self, Summary};
+use crate::view;
 
 /// Default and maximum number of connectors in a page.
 pub(crate) const DEFAULT_PAGE_ROWS: usize = 1_000;
@@ -36,29 +35,32 @@ struct ArchiveRequest {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ReasonRequest {
+pub(super) struct ReasonRequest {
     reason: String,
 }
 
+impl ReasonRequest {
+    pub(super) fn reason(&self) -> &str {
+        &self.reason
+    }
+}
+
 impl ApiRequest<'_> {
-    /// `GET /api/connectors`.
-    pub(super) async fn connectors(self) -> ApiResult {
+    pub(super) async fn connectors(self, _: Incoming) -> ApiResult {
         let mut query = self.query()?;
         let after = query.text("after");
         let limit = query.number("limit", (1, MAX_PAGE_ROWS))?.unwrap_or(DEFAULT_PAGE_ROWS);
         let archived = query.flag("archived")?;
         query.end()?;
-        Ok(list(self.state, self.caller, after.as_deref(), limit, archived).await?.response())
+        list(self.state, self.caller, after.as_deref(), limit, archived).await?.response()
     }
 
-    /// `GET /api/connectors/{type}/{identity}`.
-    pub(super) async fn connector(self) -> ApiResult {
+    pub(super) async fn connector(self, _: Incoming) -> ApiResult {
         self.no_query()?;
-        Ok(show(self.state, self.caller, &self.name()?).await?.response())
+        show(self.state, self.caller, &self.name()?).await?.response()
     }
 
-    /// `GET /api/connectors/{type}/{identity}/heartbeats`.
-    pub(super) async fn heartbeats(self) -> ApiResult {
+    pub(super) async fn heartbeats(self, _: Incoming) -> ApiResult {
         let mut query = self.query()?;
         let asked = HistoryQuery {
             before: query.text("before").map(|text| parse_history_cursor(&text)).transpose()?,
@@ -67,7 +69,7 @@ impl ApiRequest<'_> {
         };
         query.end()?;
         let name = self.visible_name().await?;
-        let room = reserve(self.state, MAX_PAGE_MEMORY).await?;
+        let page = reserve(self.state, MAX_PAGE_MEMORY).await?;
         let beats = self.state.storage.heartbeats(&name, &asked).await?;
         if beats.is_empty() && self.state.storage.connector(&name).await?.is_none() {
             return Err(not_found());
@@ -75,48 +77,35 @@ impl ApiRequest<'_> {
         let next = beats.last().filter(|_| beats.len() == asked.limit);
         let next = next.map(|last| format!("{}.{}", last.received_at, last.id));
         let data: Vec<_> = beats.iter().map(heartbeat_json).collect();
-        let answer = json!({ "data": data, "meta": { "next_before": next } });
-        Ok(room.response(answer.to_string()))
+        page.with(json!({ "data": data, "meta": { "next_before": next } })).response()
     }
 
-    /// `POST /api/connectors/{type}/{identity}/archive`.
     pub(super) async fn archive(self, body: Incoming) -> ApiResult {
-        let asked = self.command(body, "archive request", |it: &ArchiveRequest| &it.reason).await?;
-        let (archived, decision) = (asked.archived, self.caller.decision(&asked.reason));
+        let command = self.command(body, "archive request", |it: &ArchiveRequest| &it.reason);
+        let (ArchiveRequest { archived, .. }, decision) = command.await?;
         let done = self.state.storage.archive(&self.name()?, archived, &decision).await?;
-        let done = done.map_err(|ended| self.state.token_ended(self.caller, ended))?;
-        let changed = done.ok_or_else(not_found)?;
-        let answer = json!({ "data": { "archived": archived, "changed": changed }, "meta": {} });
-        Ok(json_value(StatusCode::OK, &answer))
+        let changed = self.permitted(done)?.ok_or_else(not_found)?;
+        ok(&json!({ "data": { "archived": archived, "changed": changed }, "meta": {} }))
     }
 
-    /// `POST /api/connectors/{type}/{identity}/recount`.
     pub(super) async fn recount(self, body: Incoming) -> ApiResult {
-        let asked = self.command(body, "recount request", |it: &ReasonRequest| &it.reason).await?;
-        let decision = self.caller.decision(&asked.reason);
+        let (_, decision) = self.command(body, "recount request", ReasonRequest::reason).await?;
         let since = self.state.storage.recount(&self.name()?, &decision).await?;
-        let since = since.map_err(|ended| self.state.token_ended(self.caller, ended))?;
-        let since = time(since.ok_or_else(not_found)?);
-        let answer = json!({ "data": { "recounted": true, "since": since }, "meta": {} });
-        Ok(json_value(StatusCode::OK, &answer))
+        let since = time(self.permitted(since)?.ok_or_else(not_found)?);
+        ok(&json!({ "data": { "recounted": true, "since": since }, "meta": {} }))
     }
 
-    /// `DELETE /api/connectors/{type}/{identity}`.
     pub(super) async fn delete_connector(self, body: Incoming) -> ApiResult {
-        let asked = self.command(body, "delete request", |it: &ReasonRequest| &it.reason).await?;
-        let decision = self.caller.decision(&asked.reason);
+        let (_, decision) = self.command(body, "delete request", ReasonRequest::reason).await?;
         let deleted = self.state.storage.delete(&self.name()?, &decision).await?;
-        match deleted.map_err(|ended| self.state.token_ended(self.caller, ended))? {
-            true => {
-                let answer = json!({ "data": { "deleted": true }, "meta": {} });
-                Ok(json_value(StatusCode::OK, &answer))
-            }
+        match self.permitted(deleted)? {
+            true => ok(&json!({ "data": { "deleted": true }, "meta": {} })),
             false => Err(not_found()),
         }
     }
 
     /// Returns the connector in the path. Its parts are decoded one by one: a name may hold a `/`.
-    pub(super) fn name(self) -> ApiResult<ConnectorKey> {
+    fn name(self) -> ApiResult<ConnectorKey> {
         Ok(ConnectorKey {
             connector_type: query::part(self.parameters[0])?,
             endpoint_identity: query::part(self.parameters[1])?,
@@ -137,7 +126,7 @@ pub(super) fn not_found() -> Rejection {
 }
 
 /// Returns a page of connectors: `{"data":[..],"meta":{"next_after":..}}`. `after` is the
-/// `next_after` of the page before.
+/// `next_after` of the previous page.
 pub(crate) async fn list<'a>(
     state: &'a ServerState,
     caller: &Principal,
@@ -149,28 +138,24 @@ pub(crate) async fn list<'a>(
     let after = after.map(parse_cursor).transpose()?;
     let mut query = ConnectorQuery { after, limit: 0, archived, endpoint_identity };
     let rules = state.channels.current().await?;
-    let room = reserve(state, MAX_PAGE_MEMORY).await?;
-    let mut text = String::from("{\"data\":[");
-    let mut listed = 0;
-    let mut more = true;
-    while more && listed < limit && text.len() < PAGE_BYTES {
+    let mut page = reserve(state, MAX_PAGE_MEMORY).await?;
+    let (mut listed, mut more) = (0, true);
+    while more && listed < limit && page.text.len() < PAGE_BYTES {
         query.limit = READ_ROWS.min(limit - listed);
         let found = state.storage.connectors(&query).await?;
         more = found.connectors.len() == query.limit;
         for connector in found.connectors {
             let (kind, endpoint) = (&connector.connector_type, &connector.endpoint_identity);
             if caller.may_see(kind, endpoint, &rules) {
-                text.push_str(if listed == 0 { "" } else { "," });
-                let summary = Summary::of(&connector, found.now, state.liveness);
-                text.push_str(&serde_json::to_string(&summary).unwrap_or_default());
+                let summary = view::summary(&connector, found.now, state.liveness);
+                page.item().push_str(&summary.to_string());
                 listed += 1;
             }
             query.after = Some((connector.connector_type, connector.endpoint_identity));
         }
     }
     let next = query.after.filter(|_| more).map(|(kind, identity)| cursor(&kind, &identity));
-    text.push_str(&format!("],\"meta\":{}}}", json!({ "next_after": next })));
-    Ok(room.with(text))
+    Ok(page.end(json!({ "next_after": next })))
 }
 
 /// Returns the details of a connector: `{"data":{..},"meta":{}}`.
@@ -181,10 +166,9 @@ pub(crate) async fn show<'a>(
 ) -> ApiResult<JsonPage<'a>> {
     let rules = state.channels.current().await?;
     let seen = caller.may_see(&name.connector_type, &name.endpoint_identity, &rules);
-    let room = reserve(state, MAX_PAGE_MEMORY / 4).await?;
+    let page = reserve(state, MAX_PAGE_MEMORY / 4).await?;
     let shown = state.storage.connector(name).await?.filter(|_| seen).ok_or_else(not_found)?;
-    let answer = json!({ "data": view::detail(&shown, state.liveness), "meta": {} });
-    Ok(room.with(answer.to_string()))
+    Ok(page.data(view::detail(&shown, state.liveness)))
 }
 
 /// Encodes a position in the list. No name holds a NUL.
@@ -193,7 +177,7 @@ fn cursor(connector_type: &str, endpoint_identity: &str) -> String {
 }
 
 fn parse_cursor(cursor: &str) -> ApiResult<(String, String)> {
-    let bad = || ApiError::bad_request("query parameter after: is not what a list has told");
+    let bad = || ApiError::bad_request("query parameter after: is not a cursor of a list");
     let bytes = URL_SAFE_NO_PAD.decode(cursor).map_err(|_| bad())?;
     let text = String::from_utf8(bytes).map_err(|_| bad())?;
     let (connector_type, identity) = text.split_once('\0').ok_or_else(bad)?;
@@ -205,7 +189,7 @@ fn parse_cursor(cursor: &str) -> ApiResult<(String, String)> {
 
 /// Reads a position in the history: a time and an id.
 fn parse_history_cursor(cursor: &str) -> ApiResult<(i64, i64)> {
-    let bad = || ApiError::bad_request("query parameter before: is not what a list has told");
+    let bad = || ApiError::bad_request("query parameter before: is not a cursor of a list");
     let (at, id) = cursor.split_once('.').ok_or_else(bad)?;
     let number = |text: &str| match text.bytes().all(|byte| byte.is_ascii_digit()) {
         true => text.parse::<i64>().ok(),

@@ -10,12 +10,10 @@ use super::ingest::error;
 use super::response::{ApiError, ApiResult};
 use crate::storage::IngestFence;
 
-/// Maximum length of a reason.
 pub(super) const MAX_REASON_BYTES: usize = 4096;
 /// Maximum length of an error message, which may repeat what was sent.
 const MAX_ERROR_CHARS: usize = 300;
 
-/// Format of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodyFormat {
     /// `application/json`.
@@ -112,7 +110,6 @@ pub(super) fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8], what: &str) -> ApiR
     })
 }
 
-/// Rejects the request if there are errors.
 pub(super) fn reject(what: &str, wrong: Vec<(&str, String)>) -> ApiResult<()> {
     if wrong.is_empty() {
         return Ok(());

@@ -1,7 +1,5 @@
 //! Endpoints: dead letters, the events that connectors gave up.
 
-use std::fmt::Write;
-
 use hyper::StatusCode;
 use hyper::body::{Bytes, Incoming};
 use serde::Deserialize;
@@ -11,26 +9,25 @@ use sha2::{Digest, Sha256};
 use tenure_wire::ingest;
 use uuid::Uuid;
 
+use super::connectors::ReasonRequest;
 use super::content::{MAX_REASON_BYTES, check, parse, reject};
 use super::inbox::reserve;
 use super::ingest::{MAX_EVENT_BYTES, count_rejected, invalid_envelope, submit};
-use super::response::{ApiError, ApiResult, Rejection, json_value};
+use super::response::{ApiError, ApiResult, Rejection, json_value, ok};
 use super::{ApiRequest, content, time};
 use crate::storage::{
-    DeadLetter, LetterQuery, LetterResolution, PostOutcome, ResolveOutcome, SourceScope,
+    DeadLetter, Decision, LetterQuery, LetterResolution, PostOutcome, ResolveOutcome, SourceScope,
     StoredLetter, Submission, SubmittedEvent,
 };
 
 /// Maximum size of a letter, and of a corrected envelope.
 pub(super) const MAX_LETTER_BYTES: usize = MAX_EVENT_BYTES;
-/// Maximum length of a name.
 const MAX_NAME_BYTES: usize = ingest::MAX_IDENTITY_BYTES;
 const CLASSES: [&str; 5] =
     ["validation_error", "timeout", "overload_rejected", "internal_error", "other"];
 const STATES: [&str; 3] = ["pending", "replayed", "discarded"];
 /// Letters read at a time: each may be large.
 const READ_ROWS: usize = 4;
-/// Size at which a list ends.
 const LIST_BYTES: usize = 4 << 20;
 /// Memory reserved for a list: itself, and the letters that were read last.
 const MAX_LIST_MEMORY: usize = 12 << 20;
@@ -38,7 +35,7 @@ const MAX_LIST_MEMORY: usize = 12 << 20;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NewDeadLetter<'a> {
-    source: EventSource,
+    source: SourceScope,
     external_event_id: Option<String>,
     error_class: String,
     reason: String,
@@ -49,33 +46,12 @@ struct NewDeadLetter<'a> {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct EventSource {
-    channel: String,
-    provider: String,
-    endpoint_identity: String,
-}
-
-impl From<EventSource> for SourceScope {
-    fn from(EventSource { channel, provider, endpoint_identity }: EventSource) -> Self {
-        Self { channel, provider, endpoint_identity }
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 struct ReplayRequest<'a> {
     #[serde(borrow)]
     envelope: Option<&'a RawValue>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct DiscardRequest {
-    reason: String,
-}
-
 impl ApiRequest<'_> {
-    /// `POST /api/switchboard/dead-letters`.
     pub(super) async fn post_letter(self, body: Incoming) -> ApiResult {
         let caller = self.caller;
         let fence = content::fence(&self.head.headers)?;
@@ -84,36 +60,26 @@ impl ApiRequest<'_> {
         let permitted =
             caller.permits(&letter.channel, &letter.provider, &letter.endpoint_identity);
         if let Err(error) = permitted {
-            count_rejected(self.state, caller, &error, 1);
+            count_rejected(self.state, caller, &error, &self.state.metrics.rejected);
             return Err(error);
         }
-        let posted =
-            self.state.storage.post_letter(&letter, fence.as_ref(), caller.token_id()).await?;
-        match posted {
+        let storage = &self.state.storage;
+        match storage.post_letter(&letter, fence.as_ref(), caller.token_id()).await? {
             PostOutcome::Kept { id, duplicate } => {
                 let kept =
                     json!({ "id": id.to_string(), "status": "kept", "duplicate": duplicate });
                 Ok(json_value(StatusCode::ACCEPTED, &kept))
             }
-            PostOutcome::Fenced(newest) => {
-                self.state.metrics.fenced.add(1);
-                Err(ApiError::fenced(fence.as_ref(), newest.as_ref()))
-            }
-            PostOutcome::BadFence(bad) => Err(ApiError::bad_fence(bad)),
-            PostOutcome::TokenEnded(ended) => Err(self.state.token_ended(caller, ended)),
+            PostOutcome::Rejected(why) => Err(self.state.rejected(caller, fence.as_ref(), &why)),
         }
     }
 
-    /// `GET /api/switchboard/dead-letters`.
-    pub(super) async fn letters(self) -> ApiResult {
+    pub(super) async fn letters(self, _: Incoming) -> ApiResult {
         let mut words = self.query()?;
+        let after = words.text("after").map(|text| Uuid::try_parse(&text)).transpose();
+        let bad_id = "query parameter after: is not the id of a dead letter";
         let mut query = LetterQuery {
-            after: match words.text("after") {
-                None => None,
-                Some(text) => Some(Uuid::try_parse(&text).map_err(|_| {
-                    ApiError::bad_request("query parameter after: is not the id of a dead letter")
-                })?),
-            },
+            after: after.map_err(|_| ApiError::bad_request(bad_id))?,
             limit: 0,
             state: words.text("state"),
             endpoint_identity: words.text("endpoint"),
@@ -132,46 +98,37 @@ impl ApiRequest<'_> {
         }
         let LetterQuery { channel, provider, endpoint_identity, .. } = &mut query;
         self.caller.narrow([channel, provider, endpoint_identity])?;
-        let room = reserve(self.state, MAX_LIST_MEMORY).await?;
-        let mut text = String::from("{\"data\":[");
-        let mut listed = 0;
-        let mut more = true;
-        while more && listed < limit && text.len() < LIST_BYTES {
+        let mut page = reserve(self.state, MAX_LIST_MEMORY).await?;
+        let (mut listed, mut more) = (0, true);
+        while more && listed < limit && page.text.len() < LIST_BYTES {
             query.limit = READ_ROWS.min(limit - listed);
             let found = self.state.storage.letters(&query).await?;
             more = found.len() == query.limit;
             query.after = found.last().map_or(query.after, |kept| Some(kept.letter.id));
             // One after the other: what is written is not kept twice.
             for kept in found {
-                text.push_str(if listed == 0 { "" } else { "," });
-                write_letter(&mut text, &kept);
+                write_letter(page.item(), &kept);
                 listed += 1;
             }
         }
         let next = query.after.filter(|_| more).map(|id| id.to_string());
-        let meta = json!({ "next_after": next });
-        // Writing to a String never fails.
-        let _ = write!(text, "],\"meta\":{meta}}}");
-        Ok(room.response(text))
+        page.end(json!({ "next_after": next })).response()
     }
 
-    /// `GET /api/switchboard/dead-letters/{id}`.
-    pub(super) async fn letter(self) -> ApiResult {
-        let caller = self.caller;
+    pub(super) async fn letter(self, _: Incoming) -> ApiResult {
         self.no_query()?;
-        let room = reserve(self.state, MAX_LIST_MEMORY / 2).await?;
+        let mut page = reserve(self.state, MAX_LIST_MEMORY / 2).await?;
         let kept = self.kept().await?;
         let of = &kept.letter;
-        if !caller.may_read(&of.channel, &of.provider, &of.endpoint_identity) {
+        if !self.caller.may_read(&of.channel, &of.provider, &of.endpoint_identity) {
             return Err(not_found());
         }
-        let mut text = String::from("{\"data\":");
-        write_letter(&mut text, &kept);
-        text.push('}');
-        Ok(room.response(text))
+        page.text.push_str("{\"data\":");
+        write_letter(&mut page.text, &kept);
+        page.text.push('}');
+        page.response()
     }
 
-    /// `POST /api/switchboard/dead-letters/{id}/replay`.
     pub(super) async fn replay(self, body: Incoming) -> ApiResult {
         let caller = self.caller;
         self.no_query()?;
@@ -193,7 +150,7 @@ impl ApiRequest<'_> {
         let outcome = submit(self.state, caller, submission, whole.share).await?.pop();
         let outcome = outcome.and_then(Result::ok).ok_or_else(ApiError::unstorable)?;
         let why = if corrected.is_some() { "replayed, corrected" } else { "replayed as it was" };
-        self.resolve("replayed", why, Some(outcome.request_id)).await?;
+        self.resolve("replayed", caller.decision(why), Some(outcome.request_id)).await?;
         let answer = json!({
             "id": kept.letter.id.to_string(),
             "state": "replayed",
@@ -203,46 +160,32 @@ impl ApiRequest<'_> {
         Ok(json_value(StatusCode::ACCEPTED, &answer))
     }
 
-    /// `POST /api/switchboard/dead-letters/{id}/discard`.
     pub(super) async fn discard(self, body: Incoming) -> ApiResult {
-        let asked = self.command(body, "discard request", |it: &DiscardRequest| &it.reason).await?;
-        let id = self.letter_id()?;
-        self.resolve("discarded", &asked.reason, None).await?;
-        let answer = json!({ "id": id.to_string(), "state": "discarded" });
-        Ok(json_value(StatusCode::OK, &answer))
+        let (_, decision) = self.command(body, "discard request", ReasonRequest::reason).await?;
+        self.resolve("discarded", decision, None).await?;
+        ok(&json!({ "id": self.letter_id()?.to_string(), "state": "discarded" }))
     }
 
     async fn resolve(
         self,
         state: &'static str,
-        why: &str,
+        decision: Decision,
         request_id: Option<Uuid>,
     ) -> ApiResult<()> {
-        let resolve = LetterResolution {
-            id: self.letter_id()?,
-            state,
-            decision: self.caller.decision(why),
-            request_id,
-        };
-        let resolved = self.state.storage.resolve_letter(&resolve).await?;
-        let resolved = match resolved {
-            Ok(resolved) => resolved,
-            Err(ended) => {
-                let refused = self.state.token_ended(self.caller, ended);
-                return Err(match request_id {
-                    None => refused,
-                    Some(_) => ApiError::conflict(
-                        "the token has ended meanwhile; the envelope was submitted, and the dead \
-                         letter is still pending: replaying it again is harmless",
-                    ),
-                });
-            }
-        };
-        match resolved {
+        let resolution = LetterResolution { id: self.letter_id()?, state, decision, request_id };
+        let resolved = self.permitted(self.state.storage.resolve_letter(&resolution).await?);
+        let resolved = resolved.map_err(|ended| match request_id {
+            None => ended,
+            Some(_) => ApiError::conflict(
+                "the token has ended meanwhile; the envelope was submitted, and the dead letter \
+                 is still pending: replaying it again is harmless",
+            ),
+        });
+        match resolved? {
             ResolveOutcome::Done => Ok(()),
             // Somebody else was faster, after this one's envelope went in.
             ResolveOutcome::Before if request_id.is_some() => Err(ApiError::conflict(
-                "this dead letter was ended by somebody else meanwhile; its envelope was submitted",
+                "this dead letter was ended by another request; its envelope was submitted",
             )),
             ResolveOutcome::Before => Err(already("ended")),
             ResolveOutcome::Nothing => Err(not_found()),
@@ -259,7 +202,7 @@ impl ApiRequest<'_> {
 }
 
 fn not_found() -> Rejection {
-    ApiError::not_found("there is no dead letter of this id")
+    ApiError::not_found("there is no dead letter with this id")
 }
 
 fn already(state: &str) -> Rejection {

@@ -1,23 +1,22 @@
 //! Endpoint: heartbeats of connectors.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
-use hyper::StatusCode;
 use hyper::body::Incoming;
 use serde_json::{Value, json};
 use tenure_core::{Clock, LocalInstant};
 use tenure_store::BootClock;
 use tenure_wire::heartbeat::{self, Heartbeat};
 
-use super::ingest::invalid_envelope;
-use super::response::{ApiError, ApiResult, json_value};
+use super::ingest::{count_rejected, invalid_envelope};
+use super::response::{ApiError, ApiResult, ok};
 use super::{ApiRequest, ServerState, time};
 use crate::access::Principal;
-use crate::notice::{ConnectorEvent, ConnectorName, Drift, ServerNotice};
+use crate::lock;
+use crate::notice::{ConnectorEvent, Drift, ServerNotice, connector_name};
 use crate::storage::{
-    AcceptedHeartbeat, ConnectorKey, HeartbeatOutcome, MAX_CONNECTORS_PER_TOKEN, ReceivedHeartbeat,
-    TimeSource,
+    AcceptedHeartbeat, HeartbeatOutcome, MAX_CONNECTORS_PER_TOKEN, ReceivedHeartbeat, TimeSource,
 };
 
 /// Maximum size of an envelope, with room for messages that are cut to a few thousand bytes.
@@ -28,12 +27,12 @@ const MAX_CLOCK_DRIFT_MICROS: i64 = 5_000_000;
 const NOTICE_INTERVAL: Duration = Duration::from_secs(60);
 
 impl ApiRequest<'_> {
-    /// `POST /api/switchboard/heartbeat`.
     pub(super) async fn heartbeat(self, body: Incoming) -> ApiResult {
         let whole = self.json(body).await;
-        let whole = whole.inspect_err(|error| count_rejected(self.state, self.caller, error))?;
-        let answer = record(self.state, self.caller, &whole.bytes).await?;
-        Ok(json_value(StatusCode::OK, &answer))
+        let refused = &self.state.metrics.beats_refused;
+        let whole =
+            whole.inspect_err(|error| count_rejected(self.state, self.caller, error, refused))?;
+        ok(&record(self.state, self.caller, &whole.bytes).await?)
     }
 }
 
@@ -44,7 +43,9 @@ pub(crate) async fn record(
     envelope: &[u8],
 ) -> ApiResult<Value> {
     let stored = store(state, caller, envelope).await;
-    let (heartbeat, taken) = stored.inspect_err(|error| count_rejected(state, caller, error))?;
+    let refused = &state.metrics.beats_refused;
+    let (heartbeat, taken) =
+        stored.inspect_err(|error| count_rejected(state, caller, error, refused))?;
     match taken.late {
         true => state.metrics.beats_late.add(1),
         false => state.metrics.beats.add(1),
@@ -79,17 +80,6 @@ async fn store(
     }
 }
 
-/// Counts a rejected heartbeat, unless it may be sent again.
-fn count_rejected(state: &ServerState, caller: &Principal, error: &ApiError) {
-    if error.status.is_client_error() && error.status != StatusCode::TOO_MANY_REQUESTS {
-        state.metrics.beats_refused.add(1);
-        if let Some(token_id) = caller.token_id() {
-            state.access.used(token_id, |usage| usage.refused += 1);
-        }
-    }
-}
-
-/// Returns warnings for the sender.
 fn warnings(heartbeat: &Heartbeat, taken: &AcceptedHeartbeat) -> Vec<String> {
     let mut warnings = heartbeat::warnings(heartbeat);
     if !taken.late && drift_sign(taken.drift) != 0 {
@@ -114,28 +104,17 @@ fn drift_sign(drift: i64) -> i64 {
 
 /// Reports changes to operators.
 fn report(state: &ServerState, heartbeat: &Heartbeat, taken: &AcceptedHeartbeat) {
-    let name = || {
-        ConnectorName::of(&ConnectorKey {
-            connector_type: heartbeat.connector_type.clone(),
-            endpoint_identity: heartbeat.endpoint_identity.clone(),
-        })
-    };
+    let name = || connector_name(&heartbeat.connector_type, &heartbeat.endpoint_identity);
     let say = |news| (state.log)(ServerNotice::Connector { connector: name(), news });
-    if taken.registered {
-        say(ConnectorEvent::Registered);
-    }
-    if taken.revived {
-        say(ConnectorEvent::Revived);
-    }
-    if let Some(from) = taken.replaced {
-        say(ConnectorEvent::Replaced { from, to: heartbeat.instance_id });
-    }
-    if taken.reset {
-        say(ConnectorEvent::CountersReset);
-    }
-    if taken.jumped {
-        say(ConnectorEvent::CounterJumped);
-    }
+    let to = heartbeat.instance_id;
+    let events = [
+        taken.registered.then_some(ConnectorEvent::Registered),
+        taken.revived.then_some(ConnectorEvent::Revived),
+        taken.replaced.map(|from| ConnectorEvent::Replaced { from, to }),
+        taken.reset.then_some(ConnectorEvent::CountersReset),
+        taken.jumped.then_some(ConnectorEvent::CounterJumped),
+    ];
+    events.into_iter().flatten().for_each(say);
     let was = taken.drift_before.map_or(0, drift_sign);
     match drift_sign(taken.drift) {
         _ if taken.late => {}
@@ -163,8 +142,7 @@ impl NoticeThrottle {
     /// Returns how many notices were suppressed, if it is time for the next one.
     fn due(&self) -> Option<u64> {
         let now = BootClock.now();
-        // Nothing that is done under this lock can be done by half.
-        let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut said = lock(&self.0);
         if said.0.is_some_and(|at| now.since(at) < NOTICE_INTERVAL) {
             said.1 += 1;
             return None;

@@ -1,9 +1,10 @@
 //! Endpoints: read and follow the inbox.
 
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 use std::time::Duration;
 
 use hyper::StatusCode;
+use hyper::body::Incoming;
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -14,7 +15,7 @@ use tokio::sync::SemaphorePermit;
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use super::response::{ApiError, ApiResponse, ApiResult, Rejection, json_text};
+use super::response::{ApiError, ApiResult, Rejection, json_text};
 use super::{ApiRequest, ServerPhase, ServerState, time};
 use crate::access::Principal;
 use crate::budget::{MemoryShare, paid};
@@ -30,43 +31,26 @@ const MAX_CONTEXT_BYTES: usize = 1024;
 const RESERVE_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl ApiRequest<'_> {
-    /// `GET /api/switchboard/inbox`.
-    pub(super) async fn inbox(self) -> ApiResult {
-        let (mut asked, wait) = parse_query(self.head.uri.query().unwrap_or_default())?;
-        narrow(&mut asked, self.caller)?;
-        Ok(page(self.state, asked, wait).await?.response())
+    pub(super) async fn inbox(self, _: Incoming) -> ApiResult {
+        let query = self.head.uri.query().unwrap_or_default();
+        let (query, wait) = parse_query(query, self.caller)?;
+        page(self.state, query, wait).await?.response()
     }
 
-    /// `GET /api/switchboard/inbox/{request_id}`.
-    pub(super) async fn message(self) -> ApiResult {
+    pub(super) async fn message(self, _: Incoming) -> ApiResult {
         self.no_query()?;
-        Ok(message(self.state, self.caller, self.parameters[0]).await?.response())
+        message(self.state, self.caller, self.parameters[0]).await?.response()
     }
 }
 
-/// Reads a query of the inbox, and how long to wait for messages.
-pub(crate) fn parse_query(query: &str) -> ApiResult<(InboxQuery, Duration)> {
-    let words = ingest::inbox_query(query);
-    let words = words.map_err(|bad| ApiError::bad_request(bad.to_string()))?;
-    let asked = InboxQuery {
-        after: words.after,
-        limit: words.limit,
-        channel: words.channel,
-        provider: words.provider,
-        endpoint_identity: words.endpoint,
-        sender_identity: words.sender,
-        thread_identity: words.thread,
-        // Before 1970 is before everything; not every store can say when.
-        since: words.since.map(|since| since.max(0)),
-        until: words.until.map(|until| until.max(0)),
-    };
-    Ok((asked, Duration::from_secs(words.wait)))
-}
-
-/// Restricts the query to what the caller may read.
-pub(crate) fn narrow(asked: &mut InboxQuery, caller: &Principal) -> ApiResult<()> {
-    let InboxQuery { channel, provider, endpoint_identity, .. } = asked;
-    caller.narrow([channel, provider, endpoint_identity])
+/// Reads a query of the inbox, restricted to what the caller may read, and the time to wait for
+/// messages.
+pub(crate) fn parse_query(query: &str, caller: &Principal) -> ApiResult<(InboxQuery, Duration)> {
+    let read = ingest::inbox_query(query);
+    let (mut read, wait) = read.map_err(|bad| ApiError::bad_request(bad.to_string()))?;
+    let InboxQuery { channel, provider, endpoint_identity, .. } = &mut read;
+    caller.narrow([channel, provider, endpoint_identity])?;
+    Ok((read, Duration::from_secs(wait)))
 }
 
 /// Returns a page of the inbox; waits up to `wait` for one that is not empty.
@@ -80,7 +64,7 @@ pub(crate) async fn page(
     loop {
         // Noted before looking: what comes after is not missed.
         let seen = follower.as_mut().map(InboxFollower::current);
-        let room = reserve(state, MAX_PAGE_MEMORY).await?;
+        let reserved = reserve(state, MAX_PAGE_MEMORY).await?;
         let page = match state.storage.inbox(&query).await? {
             InboxRead::Page(page) => page,
             InboxRead::Diverged(inbox) => {
@@ -90,9 +74,9 @@ pub(crate) async fn page(
         let left = ends.since(BootClock.now());
         let over = left.is_zero() || state.is_leaving();
         if !page.messages.is_empty() || over {
-            return Ok(room.with(page_json(page)));
+            return Ok(write_page(reserved, page));
         }
-        drop(room);
+        drop(reserved);
         query.after = page.next_after;
         if page.at_end
             && let (Some(follower), Some(seen)) = (&mut follower, seen)
@@ -108,14 +92,13 @@ pub(crate) async fn page(
     }
 }
 
-/// Returns one message with its outcomes.
 pub(crate) async fn message<'a>(
     state: &'a ServerState,
     caller: &Principal,
     id: &str,
 ) -> ApiResult<JsonPage<'a>> {
     let id = Uuid::try_parse(id).map_err(|_| not_found())?;
-    let room = reserve(state, MAX_PAGE_MEMORY / 4).await?;
+    let mut page = reserve(state, MAX_PAGE_MEMORY / 4).await?;
     match state.storage.message(id).await? {
         MessageLookup::Message(it)
             if !caller.may_read(&it.channel, &it.provider, &it.endpoint_identity) =>
@@ -128,12 +111,12 @@ pub(crate) async fn message<'a>(
             let (acked, failed) = state.storage.outcomes(id).await?;
             let outcomes =
                 json!({ "request_id": id.to_string(), "acked": acked, "failed": failed });
-            let mut text = String::from("{\"data\":");
-            write_message(&mut text, &message);
-            text.pop();
+            page.text.push_str("{\"data\":");
+            write_message(&mut page.text, &message);
+            page.text.pop();
             // Writing to a String never fails.
-            let _ = write!(text, ",\"dispatch_outcomes\":{outcomes}}}}}");
-            Ok(room.with(text))
+            let _ = write!(page.text, ",\"dispatch_outcomes\":{outcomes}}}}}");
+            Ok(page)
         }
         MessageLookup::Trimmed { first_seen_at } => Err(ApiError::gone(&time(first_seen_at))),
         MessageLookup::Nothing => Err(not_found()),
@@ -141,81 +124,80 @@ pub(crate) async fn message<'a>(
 }
 
 pub(super) fn not_found() -> Rejection {
-    ApiError::not_found("there is no message of this id")
+    ApiError::not_found("there is no message with this id")
 }
 
-/// JSON text with the memory reserved for it.
+/// JSON text of a response, and the memory reserved for it.
 pub(crate) struct JsonPage<'a> {
     pub(crate) text: String,
-    room: PageReservation<'a>,
-}
-
-impl JsonPage<'_> {
-    /// Turns it into a response. The memory is released when the response was sent.
-    pub(crate) fn response(self) -> ApiResponse {
-        let (text, share) = self.into_parts();
-        json_text(StatusCode::OK, paid(text, share))
-    }
-
-    /// Returns the text and its memory.
-    pub(crate) fn into_parts(self) -> (String, MemoryShare) {
-        let Self { text, mut room } = self;
-        room.share.shrink(text.len());
-        (text, room.share)
-    }
-}
-
-/// Permission to build a page: memory, and one of the few permits.
-pub(super) struct PageReservation<'a> {
     share: MemoryShare,
-    _place: SemaphorePermit<'a>,
+    _permit: SemaphorePermit<'a>,
 }
 
 /// Waits a while for a permit, and reserves memory without waiting.
-pub(super) async fn reserve(state: &ServerState, bytes: usize) -> ApiResult<PageReservation<'_>> {
+pub(super) async fn reserve(state: &ServerState, bytes: usize) -> ApiResult<JsonPage<'_>> {
     let overloaded = || {
         state.metrics.overloaded(Overload::Memory);
-        ApiError::overloaded("too much is being read; ask again")
+        ApiError::overloaded("too many large reads at once; try again")
     };
-    let Ok(Ok(place)) = timeout(RESERVE_TIMEOUT, state.pages.acquire()).await else {
+    let Ok(Ok(permit)) = timeout(RESERVE_TIMEOUT, state.pages.acquire()).await else {
         return Err(overloaded());
     };
     let bytes = bytes.min(state.budget.size() / 2);
     let share = state.budget.take(bytes).ok_or_else(overloaded)?;
-    Ok(PageReservation { share, _place: place })
+    Ok(JsonPage { text: String::new(), share, _permit: permit })
 }
 
-impl<'a> PageReservation<'a> {
-    pub(super) fn with(self, text: String) -> JsonPage<'a> {
-        JsonPage { text, room: self }
+impl JsonPage<'_> {
+    /// Begins the next item of the list `data`.
+    pub(super) fn item(&mut self) -> &mut String {
+        self.text.push_str(if self.text.is_empty() { "{\"data\":[" } else { "," });
+        &mut self.text
     }
 
-    pub(super) fn response(self, text: String) -> ApiResponse {
-        self.with(text).response()
-    }
-}
-
-fn page_json(page: InboxPage) -> String {
-    let size = page.messages.iter().map(|message| message.envelope.len() + 1024).sum();
-    let mut text = String::with_capacity(size);
-    text.push_str("{\"data\":[");
-    // One after the other: what is written is not kept twice.
-    for (n, message) in page.messages.into_iter().enumerate() {
-        if n > 0 {
-            text.push(',');
+    /// Ends the list `data`.
+    pub(super) fn end(mut self, meta: impl Display) -> Self {
+        if self.text.is_empty() {
+            self.item();
         }
-        write_message(&mut text, &message);
+        // Writing to a String never fails.
+        let _ = write!(self.text, "],\"meta\":{meta}}}");
+        self
+    }
+
+    pub(super) fn with(self, text: impl ToString) -> Self {
+        Self { text: text.to_string(), ..self }
+    }
+
+    /// Sets `data`, without `meta`.
+    pub(super) fn data(self, data: impl Display) -> Self {
+        self.with(format_args!("{{\"data\":{data},\"meta\":{{}}}}"))
+    }
+
+    /// Returns a response, which releases the memory when it was sent.
+    pub(crate) fn response(self) -> ApiResult {
+        Ok(json_text(StatusCode::OK, paid(self.text, self.share)))
+    }
+
+    pub(crate) fn into_parts(mut self) -> (String, MemoryShare) {
+        self.share.shrink(self.text.len());
+        (self.text, self.share)
+    }
+}
+
+fn write_page(mut reserved: JsonPage<'_>, page: InboxPage) -> JsonPage<'_> {
+    let size = page.messages.iter().map(|message| message.envelope.len() + 1024).sum();
+    reserved.text.reserve_exact(size);
+    // One after the other: what is written is not kept twice.
+    for message in page.messages {
+        write_message(reserved.item(), &message);
     }
     let InboxPage { next_after, at_end, trimmed, .. } = page;
-    // Writing to a String never fails.
-    let _ = write!(
-        text,
-        "],\"meta\":{{\"next_after\":\"{next_after}\",\"at_end\":{at_end},\"trimmed\":{trimmed}}}}}"
-    );
-    text
+    reserved.end(format_args!(
+        "{{\"next_after\":\"{next_after}\",\"at_end\":{at_end},\"trimmed\":{trimmed}}}"
+    ))
 }
 
-/// The `control` object of an envelope.
 #[derive(Default, Deserialize)]
 struct Control<'a> {
     idempotency_key: Option<String>,
@@ -306,7 +288,13 @@ mod tests {
             at_end: true,
             trimmed: 3,
         };
-        let text = page_json(page);
+        let permits = tokio::sync::Semaphore::new(1);
+        let reserved = JsonPage {
+            text: String::new(),
+            share: crate::budget::Budget::new(0).take(0).unwrap(),
+            _permit: permits.try_acquire().unwrap(),
+        };
+        let text = write_page(reserved, page).text;
         // A number and a surrogate that a reader may not take: they are as they came.
         assert!(text.contains(r#""envelope":{"x":1e400,"y":"\ud800","#));
         assert!(text.contains(r#""trace_context":{"a": 1e400},"dedupe_key""#));

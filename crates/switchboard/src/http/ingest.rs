@@ -11,22 +11,23 @@ use super::response::{ApiError, ApiResult, Rejection, json_text};
 use super::{ApiRequest, ServerState, content};
 use crate::access::Principal;
 use crate::budget::MemoryShare;
-use crate::commit::{SubmitError, SubmitOutcome, Unstored};
-use crate::metrics::Overload;
+use crate::commit::{SubmitError, Unstored};
+use crate::metrics::{EventCounter, Overload};
 use crate::storage::{EventOutcome, IngestFence, Submission, SubmittedEvent};
 
-/// Maximum size of an envelope.
 pub(crate) const MAX_EVENT_BYTES: usize = 1 << 20;
 
 impl ApiRequest<'_> {
-    /// `POST /api/switchboard/ingest`.
     pub(super) async fn ingest(self, body: Incoming) -> ApiResult {
         let (state, caller) = (self.state, self.caller);
         let read = async {
             let fence = content::fence(&self.head.headers)?;
             Ok::<_, Rejection>((fence, self.json(body).await?))
         };
-        let read = read.await.inspect_err(|error| count_rejected(state, caller, error, 1));
+        let read = read.await;
+        let read = read.inspect_err(|error| {
+            count_rejected(state, caller, error, &state.metrics.rejected);
+        });
         let (fence, RequestBody { bytes, share }) = read?;
         let outcome = submit_event(state, caller, bytes, fence, share).await?;
         let (id, duplicate) = (outcome.request_id.as_hyphenated(), outcome.duplicate);
@@ -56,20 +57,21 @@ pub(crate) async fn submit_event(
         let outcome = submit(state, caller, submission, share).await?.pop();
         outcome.and_then(Result::ok).ok_or_else(ApiError::unstorable)
     };
-    submitted.await.inspect_err(|error| count_rejected(state, caller, error, 1))
+    let rejected = &state.metrics.rejected;
+    submitted.await.inspect_err(|error| count_rejected(state, caller, error, rejected))
 }
 
-/// Counts rejected events, unless they may be sent again.
+/// Counts a rejected event or heartbeat, unless it may be sent again.
 pub(super) fn count_rejected(
     state: &ServerState,
     caller: &Principal,
     error: &ApiError,
-    events: usize,
+    counter: &EventCounter,
 ) {
     if error.status.is_client_error() && error.status != StatusCode::TOO_MANY_REQUESTS {
-        state.metrics.rejected.add(events);
+        counter.add(1);
         if let Some(token_id) = caller.token_id() {
-            state.access.used(token_id, |usage| usage.refused += events as i64);
+            state.access.used(token_id, |usage| usage.refused += 1);
         }
     }
 }
@@ -78,9 +80,7 @@ pub(super) fn count_rejected(
 pub(super) fn unstored(fence: Option<&IngestFence>, why: &Unstored) -> Rejection {
     match why {
         Unstored::Content => ApiError::unstorable(),
-        Unstored::Fenced(newest) => ApiError::fenced(fence, newest.as_ref()),
-        Unstored::BadFence(bad) => ApiError::bad_fence(*bad),
-        Unstored::TokenEnded(ended) => ApiError::token_ended(*ended),
+        Unstored::Rejected(why) => ApiError::rejected(fence, why),
     }
 }
 
@@ -93,30 +93,23 @@ pub(super) async fn submit(
 ) -> ApiResult<Vec<Result<EventOutcome, Unstored>>> {
     let fence = submission.fence.clone();
     match state.committer.submit_with(submission, Some(share)).await {
-        Ok(SubmitOutcome::Stored(outcomes)) => {
+        Ok(outcomes) => {
             count(state, caller, &outcomes);
             Ok(outcomes)
         }
-        Ok(SubmitOutcome::Fenced(newest)) => {
-            state.metrics.fenced.add(1);
-            Err(ApiError::fenced(fence.as_ref(), newest.as_ref()))
+        Err(SubmitError::Rejected(why)) => Err(state.rejected(caller, fence.as_ref(), &why)),
+        Err(SubmitError::Full) => {
+            state.metrics.overloaded(Overload::Queue);
+            Err(ApiError::overloaded("too many submissions wait; nothing was stored"))
         }
-        Ok(SubmitOutcome::BadFence(bad)) => Err(ApiError::bad_fence(bad)),
-        Ok(SubmitOutcome::TokenEnded(ended)) => Err(state.token_ended(caller, ended)),
-        Err(trouble) => {
-            if trouble == SubmitError::Full {
-                state.metrics.overloaded(Overload::Queue);
-            }
-            Err(trouble.into())
-        }
+        Err(SubmitError::Closed) => Err(ApiError::shutting_down()),
+        Err(SubmitError::Store(error)) => Err(error.into()),
     }
 }
 
 fn count(state: &ServerState, caller: &Principal, outcomes: &[Result<EventOutcome, Unstored>]) {
-    match outcomes.last() {
-        Some(Err(Unstored::Fenced(_))) => state.metrics.fenced.add(1),
-        Some(Err(Unstored::TokenEnded(ended))) => drop(state.token_ended(caller, *ended)),
-        _ => {}
+    if let Some(Err(Unstored::Rejected(why))) = outcomes.last() {
+        drop(state.rejected(caller, None, why));
     }
     let duplicates = outcomes.iter().flatten().filter(|it| it.duplicate).count();
     let reused = outcomes.iter().flatten().filter(|it| it.reused).count();
@@ -138,7 +131,6 @@ fn count(state: &ServerState, caller: &Principal, outcomes: &[Result<EventOutcom
     }
 }
 
-/// Returns the error of an invalid envelope.
 pub(super) fn invalid_envelope(invalid: &InvalidEnvelope) -> Rejection {
     let issues = invalid.issues.iter();
     let errors: Vec<_> = issues.map(|it| error(it.kind, &it.at, &it.says)).collect();

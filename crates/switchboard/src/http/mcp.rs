@@ -1,57 +1,51 @@
 //! Endpoints: MCP over one request, or over an event stream and posted messages.
 
+use http_body_util::Either;
 use hyper::Response;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 
 use super::response::{ApiError, ApiResponse, ApiResult, json_text, typed};
-use super::response_body::ResponseBody;
 use super::{ApiRequest, content};
-use crate::mcp::{self, McpReply, MessageOrigin, SessionRoute};
+use crate::mcp::{self, Mcp, McpReply, MessageOrigin};
 
 impl ApiRequest<'_> {
-    /// `POST /mcp`.
     pub(super) async fn mcp(self, body: Incoming) -> ApiResult {
         let whole = self.json(body).await?;
         Ok(response(mcp::answer(self.state, self.origin(), whole).await?))
     }
 
-    /// `GET` or `DELETE /mcp`: not allowed, because the transport has no sessions.
-    pub(super) async fn mcp_other(self) -> ApiResult {
+    /// Rejects what the transport does not have: sessions.
+    pub(super) async fn mcp_other(self, _: Incoming) -> ApiResult {
         Err(ApiError::method_not_allowed("POST"))
     }
 
-    /// `GET /sse`.
-    pub(super) async fn sse(self) -> ApiResult {
+    pub(super) async fn sse(self, _: Incoming) -> ApiResult {
         self.no_query()?;
-        let stream = mcp::open(self.state, self.caller)?;
-        let mut answer = Response::new(ResponseBody::Stream(Box::new(stream)));
+        let Mcp { sessions, replica, .. } = &self.state.mcp;
+        let stream = sessions.open(*replica, self.caller, self.state.phase.subscribe());
+        let stream = stream.ok_or_else(ApiError::too_many_sessions)?;
+        let mut answer = Response::new(Either::Right(Box::new(stream)));
         let headers = answer.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        // A proxy that collects answers before it gives them on would never give on this one.
-        let collect = HeaderName::from_static("x-accel-buffering");
-        headers.insert(collect, HeaderValue::from_static("no"));
+        // A proxy that buffers responses would never deliver this one.
+        let buffering = HeaderName::from_static("x-accel-buffering");
+        headers.insert(buffering, HeaderValue::from_static("no"));
         Ok(answer)
     }
 
-    /// `POST /messages`.
     pub(super) async fn sse_message(self, body: Incoming) -> ApiResult {
         let mut query = self.query()?;
         let session = query.text("session_id").unwrap_or_default();
         query.end()?;
         content::json(&self.head.headers)?;
-        let route = mcp::session_route(self.state, &session)?;
+        let session = mcp::session_id(&session)?;
         let whole = self.body(body).await?;
-        let reply = match route {
-            SessionRoute::Here(number) => {
-                mcp::post(self.state, number, self.origin(), whole).await?
-            }
-            SessionRoute::There(replica) => {
-                mcp::forward(self.state, replica, self.head, whole.bytes).await?
-            }
-        };
-        Ok(response(reply))
+        Ok(response(match session.replica == self.state.mcp.replica {
+            true => mcp::post(self.state, session.number, self.origin(), whole).await?,
+            false => mcp::forward(self.state, session.replica, self.head, whole.bytes).await?,
+        }))
     }
 
     fn origin(&self) -> MessageOrigin<'_> {

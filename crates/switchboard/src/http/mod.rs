@@ -17,7 +17,6 @@ mod openapi;
 mod outcome;
 mod query;
 pub(crate) mod response;
-mod response_body;
 pub(crate) mod route;
 mod statistics;
 mod status;
@@ -41,7 +40,6 @@ use tokio::sync::{Mutex, Semaphore, watch};
 use self::body::RequestBody;
 use self::query::Query;
 use self::response::{ApiError, ApiResponse, ApiResult, Rejection};
-pub(crate) use self::response_body::ResponseBody;
 use self::route::{Route, RouteMatch};
 use crate::ClientTimeouts;
 use crate::access::{AccessControl, Principal, Requirement};
@@ -54,7 +52,7 @@ use crate::liveness::Policy;
 use crate::mcp::Mcp;
 use crate::metrics::{Metrics, Overload};
 use crate::notice::{NoticeSink, ServerNotice};
-use crate::storage::{Storage, TokenEnd};
+use crate::storage::{Decision, IngestFence, Storage, SubmissionRejection, TokenEnd};
 use crate::view::time;
 
 /// Pages that are built concurrently; further requests wait.
@@ -64,7 +62,6 @@ pub(crate) const MAX_CONCURRENT_PAGES: usize = 2;
 pub(crate) const STATUSES: [u16; 16] =
     [200, 202, 400, 401, 403, 404, 405, 408, 409, 410, 413, 415, 422, 429, 500, 503];
 
-/// State that all requests share.
 pub(crate) struct ServerState {
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) committer: Committer,
@@ -94,7 +91,6 @@ pub(crate) struct ServerState {
 /// Phase of the server: running, or a step of its shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ServerPhase {
-    /// Not shutting down.
     Running,
     /// Not ready, but still serving.
     LameDuck,
@@ -109,6 +105,21 @@ impl ServerState {
         *self.phase.borrow() != ServerPhase::Running
     }
 
+    /// Counts a submission that was rejected, and returns its error.
+    pub(crate) fn rejected(
+        &self,
+        caller: &Principal,
+        fence: Option<&IngestFence>,
+        why: &SubmissionRejection,
+    ) -> Rejection {
+        match why {
+            SubmissionRejection::Fenced(_) => self.metrics.fenced.add(1),
+            SubmissionRejection::TokenEnded(ended) => drop(self.token_ended(caller, *ended)),
+            SubmissionRejection::BadFence(_) => {}
+        }
+        ApiError::rejected(fence, why)
+    }
+
     /// Handles a token that ended before the request was stored.
     pub(crate) fn token_ended(&self, caller: &Principal, ended: TokenEnd) -> Rejection {
         self.access.ended(caller.token_id());
@@ -116,7 +127,6 @@ impl ServerState {
         ApiError::token_ended(ended)
     }
 
-    /// Reports a full store to operators.
     pub(crate) fn report_failure(&self, error: &ApiError) {
         if let Some(cause) = &error.cause
             && self.store.record_failure(cause.code())
@@ -126,7 +136,6 @@ impl ServerState {
     }
 }
 
-/// The connection of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConnectionInfo {
     pub(crate) peer: IpAddr,
@@ -136,7 +145,6 @@ pub(crate) struct ConnectionInfo {
     pub(crate) crowded: bool,
 }
 
-/// Serves a request.
 pub(crate) async fn serve(
     state: &Arc<ServerState>,
     connection: ConnectionInfo,
@@ -144,17 +152,14 @@ pub(crate) async fn serve(
 ) -> ApiResponse {
     let began = BootClock.now();
     let (head, body) = request.into_parts();
-    let (route, parameters) = match find(state, &head) {
-        Ok((route, parameters)) => (Ok(route), parameters),
-        Err(error) => (Err(error), ["", ""]),
-    };
-    let known = route.as_ref().ok().copied();
-    let served = match route {
-        Ok(route) if connection.surplus && !route.for_monitoring => {
+    let found = find(state, &head);
+    let known = found.as_ref().ok().map(|(route, _)| *route);
+    let served = match found {
+        Ok((route, _)) if connection.surplus && !route.for_monitoring => {
             state.metrics.overloaded(Overload::Connections);
             Err(ApiError::too_many_connections(connection.crowded))
         }
-        Ok(route) => {
+        Ok((route, parameters)) => {
             catch_panic(async {
                 let caller = &authorize(state, route.requires, connection, &head).await?;
                 let request =
@@ -167,10 +172,7 @@ pub(crate) async fn serve(
     };
     let mut response = served.unwrap_or_else(|error| {
         state.report_failure(&error);
-        match is_dashboard(head.uri.path()) {
-            true => error.dashboard_response(),
-            false => error.response(),
-        }
+        error.response(is_dashboard(head.uri.path()))
     });
     state.metrics.answered(known, response.status().as_u16(), BootClock.now().since(began));
     if connection.surplus || state.is_leaving() {
@@ -182,14 +184,14 @@ pub(crate) async fn serve(
 /// Finds the endpoint of a request, and the values of its path parameters.
 fn find<'a>(state: &ServerState, head: &'a Parts) -> ApiResult<(&'static Route, [&'a str; 2])> {
     if !has_one_host(head) {
-        return Err(ApiError::bad_request("HTTP/1.1 wants one Host header").closing());
+        return Err(ApiError::bad_request("HTTP/1.1 requires exactly one Host header").closing());
     }
     match route::find(head.method.as_str(), head.uri.path()) {
         RouteMatch::Found(route, parameters) if route.path != route::ECHO || state.echo => {
             Ok((route, parameters))
         }
         RouteMatch::NotAllowed(allow) => Err(ApiError::method_not_allowed(&allow)),
-        _ => Err(ApiError::not_found("there is nothing at this path")),
+        _ => Err(ApiError::not_found("this path does not exist")),
     }
 }
 
@@ -204,11 +206,11 @@ async fn authorize(
         return Ok(Principal::Open);
     }
     if requires == Requirement::RecentToken {
-        state.mcp.check_host(&head.headers)?;
+        state.mcp.hosts.check(&head.headers)?;
     }
     // Without tokens, the access control checks more than the origin.
     if !state.access.is_open() {
-        state.mcp.check_origin(&head.headers)?;
+        state.mcp.hosts.check_origin(&head.headers)?;
     }
     state.access.check(&head.headers, connection.peer, requires).await
 }
@@ -235,14 +237,12 @@ pub(crate) async fn catch_panic<T>(work: impl Future<Output = ApiResult<T>>) -> 
     .await
 }
 
-/// An authorized request to an endpoint.
 #[derive(Clone, Copy)]
 pub(crate) struct ApiRequest<'a> {
     state: &'a Arc<ServerState>,
     route: &'static Route,
     connection: ConnectionInfo,
     head: &'a Parts,
-    /// Values of the path parameters.
     parameters: [&'a str; 2],
     caller: &'a Principal,
 }
@@ -254,10 +254,7 @@ impl ApiRequest<'_> {
 
     /// Rejects query parameters: most endpoints have none.
     fn no_query(self) -> ApiResult<()> {
-        match self.head.uri.query() {
-            None => Ok(()),
-            Some(_) => self.query()?.end(),
-        }
+        self.query()?.end()
     }
 
     /// Reads the body, up to the limit of the endpoint.
@@ -273,17 +270,24 @@ impl ApiRequest<'_> {
         self.body(body).await
     }
 
-    /// Reads the command of an operator, and checks its reason.
+    /// Reads the command of an operator and its reason.
     async fn command<T: DeserializeOwned>(
         self,
         body: Incoming,
         what: &str,
         reason: impl FnOnce(&T) -> &str,
-    ) -> ApiResult<T> {
+    ) -> ApiResult<(T, Decision)> {
         let command: T = content::parse(&self.json(body).await?.bytes, what)?;
+        let reason = reason(&command);
         let mut wrong = Vec::new();
-        content::check(&mut wrong, "reason", reason(&command), content::MAX_REASON_BYTES);
+        content::check(&mut wrong, "reason", reason, content::MAX_REASON_BYTES);
         content::reject(what, wrong)?;
-        Ok(command)
+        let decision = self.caller.decision(reason);
+        Ok((command, decision))
+    }
+
+    /// Returns the value, or the error of a token that ended before it was stored.
+    fn permitted<T>(self, stored: Result<T, TokenEnd>) -> ApiResult<T> {
+        stored.map_err(|ended| self.state.token_ended(self.caller, ended))
     }
 }

@@ -9,14 +9,15 @@ use std::sync::LazyLock;
 
 use hyper::body::Bytes;
 use serde_json::{Map, Value, json};
+use tenure_wire::heartbeat::{COUNTER_NAMES, LABEL_NAMES, MAX_LABEL_BYTES, REQUIRED_COUNTERS};
 
 use super::is_dashboard;
 use super::route::{OpenApiOperation, ROUTES, Route};
 use crate::access::Requirement;
+use crate::storage::MAX_SUM;
 
 static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| build().to_string().into());
 
-/// Returns the document as JSON text.
 pub(super) fn document() -> Bytes {
     DOCUMENT.clone()
 }
@@ -38,8 +39,36 @@ fn build() -> Value {
         path[route.method.to_lowercase()] = described;
     }
     document["paths"] = paths.into();
-    document["components"]["schemas"] = parse(include_str!("openapi/schemas.json"));
+    let mut schemas = parse(include_str!("openapi/schemas.json"));
+    add_heartbeat_fields(&mut schemas);
+    document["components"]["schemas"] = schemas;
     document
+}
+
+/// Adds the counters and labels of heartbeats, which have one list each.
+fn add_heartbeat_fields(schemas: &mut Value) {
+    let counters = &mut schemas["Counters"];
+    counters["required"] = json!(COUNTER_NAMES);
+    for name in COUNTER_NAMES {
+        counters["properties"][name] = json!({"type": "integer", "minimum": 0, "maximum": MAX_SUM});
+    }
+    let properties = counters["properties"].clone();
+    let sent = &mut schemas["Heartbeat"]["properties"]["counters"];
+    sent["required"] = json!(COUNTER_NAMES[..REQUIRED_COUNTERS]);
+    sent["properties"] = properties;
+    let cut = format!("Cut, with a mark at its end, if it has more than {MAX_LABEL_BYTES} bytes.");
+    for name in LABEL_NAMES {
+        schemas["Heartbeat"]["properties"]["connector"]["properties"][name] =
+            json!({"type": ["string", "null"], "description": cut});
+        let detail = "/ConnectorDetail/allOf/1/properties/instances/items";
+        for pointer in ["/ConnectorSummary", detail] {
+            let Some(schema) = schemas.pointer_mut(pointer) else { continue };
+            schema["properties"][name] = json!({"type": ["string", "null"]});
+            if let Some(required) = schema["required"].as_array_mut() {
+                required.push(name.into());
+            }
+        }
+    }
 }
 
 /// Parses a file of this crate; a test reads them all.
@@ -129,13 +158,13 @@ mod tests {
     use crate::http::STATUSES;
     use crate::http::route::ECHO;
 
-    const SNAPSHOT: &str = include_str!("openapi.json");
+    const SNAPSHOT: &str = include_str!("../../tests/openapi.json");
 
     /// The snapshot shows reviewers how the document changes. `UPDATE_SNAPSHOTS=1` writes it.
     #[test]
     fn the_document_is_the_snapshot() {
         if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
-            let file = concat!(env!("CARGO_MANIFEST_DIR"), "/src/http/openapi.json");
+            let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/openapi.json");
             let text = serde_json::to_string_pretty(&build()).unwrap();
             std::fs::write(file, text + "\n").unwrap();
             return;

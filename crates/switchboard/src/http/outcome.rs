@@ -1,6 +1,5 @@
 //! Endpoint: outcomes of a message, reported by a consumer.
 
-use hyper::StatusCode;
 use hyper::body::Incoming;
 use serde::Deserialize;
 use serde_json::json;
@@ -9,13 +8,11 @@ use uuid::Uuid;
 
 use super::content::{check, parse, reject};
 use super::inbox::not_found;
-use super::response::{ApiError, ApiResult, json_value};
+use super::response::{ApiError, ApiResult, ok};
 use super::{ApiRequest, time};
 use crate::storage::{MessageLookup, MessageOutcomes, TimeSource};
 
-/// Maximum length of a target's name.
 const MAX_TARGET_BYTES: usize = 128;
-/// Maximum number of targets in a report.
 const MAX_TARGETS: usize = 100;
 
 #[derive(Deserialize)]
@@ -28,9 +25,7 @@ struct OutcomeReport {
 }
 
 impl ApiRequest<'_> {
-    /// `POST /api/switchboard/inbox/{request_id}/outcome`.
     pub(super) async fn outcome(self, body: Incoming) -> ApiResult {
-        let caller = self.caller;
         let whole = self.json(body).await?;
         let OutcomeReport { acked, failed } = read(&whole.bytes)?;
         let request_id = Uuid::try_parse(self.parameters[0]).map_err(|_| not_found())?;
@@ -51,21 +46,19 @@ impl ApiRequest<'_> {
             endpoint_identity,
             acked,
             failed,
-            token_id: caller.token_id().map(str::to_owned),
+            token_id: self.caller.token_id().map(str::to_owned),
         };
-        let reported = storage.report(&outcomes, TimeSource::Now).await?;
-        let reported = reported.map_err(|ended| self.state.token_ended(caller, ended))?;
+        let reported = self.permitted(storage.report(&outcomes, TimeSource::Now).await?)?;
         if !reported.found {
             return Err(not_found());
         }
         let (acked, failed) = storage.outcomes(request_id).await?;
-        let answer = json!({
+        ok(&json!({
             "request_id": request_id.to_string(),
             "acked": acked,
             "failed": failed,
             "changed": reported.changed,
-        });
-        Ok(json_value(StatusCode::OK, &answer))
+        }))
     }
 }
 

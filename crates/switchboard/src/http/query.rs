@@ -1,10 +1,7 @@
 //! Query parameters, except those of the inbox. Unknown ones are rejected: a misspelt filter
 //! would show everything.
 
-use std::fmt::Display;
-use std::str::FromStr;
-
-use percent_encoding::percent_decode_str;
+use tenure_wire::ingest::percent_decode;
 
 use super::response::{ApiError, ApiResult};
 
@@ -26,7 +23,7 @@ impl Query {
                 return Err(ApiError::bad_request("there are too many query parameters"));
             }
             if found.iter().any(|(known, _)| *known == name) {
-                return Err(ApiError::bad_request("a query parameter is there twice"));
+                return Err(ApiError::bad_request("a query parameter occurs twice"));
             }
             found.push((name, value));
         }
@@ -39,24 +36,18 @@ impl Query {
         Some(self.0.swap_remove(at).1)
     }
 
-    /// Takes a number within a range.
-    pub(crate) fn number<T>(&mut self, name: &str, range: (T, T)) -> ApiResult<Option<T>>
-    where
-        T: FromStr + PartialOrd + Display,
-    {
+    pub(crate) fn number(
+        &mut self,
+        name: &str,
+        (min, max): (usize, usize),
+    ) -> ApiResult<Option<usize>> {
         let Some(text) = self.text(name) else { return Ok(None) };
-        let number = text.parse().ok().filter(|n| *n >= range.0 && *n <= range.1);
         let digits = text.bytes().all(|byte| byte.is_ascii_digit());
-        match number.filter(|_| digits) {
-            Some(number) => Ok(Some(number)),
-            None => Err(ApiError::bad_request(format!(
-                "query parameter {name}: is not a number from {} to {}",
-                range.0, range.1
-            ))),
-        }
+        let number = text.parse().ok().filter(|n| digits && (min..=max).contains(n));
+        let says = || format!("query parameter {name}: is not a number from {min} to {max}");
+        number.map(Some).ok_or_else(|| ApiError::bad_request(says()))
     }
 
-    /// Takes a flag.
     pub(crate) fn flag(&mut self, name: &str) -> ApiResult<bool> {
         match self.text(name).as_deref() {
             None | Some("false") => Ok(false),
@@ -69,7 +60,7 @@ impl Query {
     pub(crate) fn end(self) -> ApiResult<()> {
         match self.0.is_empty() {
             true => Ok(()),
-            false => Err(ApiError::bad_request("there is a query parameter that is not known")),
+            false => Err(ApiError::bad_request("unknown query parameter")),
         }
     }
 }
@@ -86,16 +77,7 @@ fn decoded(text: &str) -> ApiResult<String> {
 }
 
 fn unescaped(text: &str) -> Option<String> {
-    let mut rest = text;
-    while let Some((_, after)) = rest.split_once('%') {
-        let digits = after.as_bytes().get(..2)?;
-        if !digits.iter().all(u8::is_ascii_hexdigit) {
-            return None;
-        }
-        rest = &after[2..];
-    }
-    let text = percent_decode_str(text).decode_utf8().ok()?;
-    (!text.contains('\0')).then(|| text.into_owned())
+    percent_decode(text).filter(|text| !text.contains('\0'))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use http_body_util::{Either, Full};
 use hyper::body::Bytes;
 use hyper::header::{
     ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER,
@@ -13,33 +14,33 @@ use tenure_core::text::counted;
 use tenure_core::{Code, StoreError};
 use tenure_wire::ingest::InboxCursor;
 
-use super::response_body::ResponseBody;
-use crate::commit::SubmitError;
 use crate::error::SwitchboardError;
+use crate::mcp::SseStream;
 use crate::storage::{
-    BadFence, Diverged, IngestFence, MAX_FENCES_PER_SOURCE, NewestHold, TokenEnd,
+    BadFence, Diverged, IngestFence, MAX_FENCES_PER_SOURCE, SubmissionRejection, TokenEnd,
 };
 
-/// Response of the HTTP API.
-pub(crate) type ApiResponse = Response<ResponseBody>;
+/// Response of the HTTP API: a complete body, or an event stream.
+pub(crate) type ApiResponse = Response<Either<Full<Bytes>, Box<SseStream>>>;
 /// Error of a request. Boxed, because it is rare and large.
 pub(crate) type Rejection = Box<ApiError>;
 /// Result of a request, or of a step of one.
 pub(crate) type ApiResult<T = ApiResponse> = Result<T, Rejection>;
 
-/// Returns a response with JSON text.
 pub(crate) fn json_text(status: StatusCode, body: impl Into<Bytes>) -> ApiResponse {
     typed(status, "application/json", body.into())
 }
 
-/// Returns a response with a JSON value.
 pub(crate) fn json_value(status: StatusCode, body: &Value) -> ApiResponse {
     json_text(status, body.to_string())
 }
 
-/// Returns a response with a content type.
+pub(crate) fn ok(body: &Value) -> ApiResult {
+    Ok(json_value(StatusCode::OK, body))
+}
+
 pub(crate) fn typed(status: StatusCode, kind: &'static str, body: Bytes) -> ApiResponse {
-    let mut answer = Response::new(ResponseBody::from(body));
+    let mut answer = Response::new(Either::Left(Full::new(body)));
     *answer.status_mut() = status;
     let headers = answer.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
@@ -121,41 +122,38 @@ impl ApiError {
     }
 
     pub(crate) fn timeout() -> Rejection {
-        Self::new(408, "timeout", "the body did not come in time").closing()
+        Self::new(408, "timeout", "the body did not arrive in time").closing()
     }
 
-    /// `newest` is given if the fence is the caller's own.
-    pub(crate) fn fenced(fence: Option<&IngestFence>, newest: Option<&NewestHold>) -> Rejection {
+    pub(crate) fn rejected(fence: Option<&IngestFence>, why: &SubmissionRejection) -> Rejection {
+        let newest = match why {
+            SubmissionRejection::Fenced(newest) => newest,
+            SubmissionRejection::TokenEnded(ended) => return Self::token_ended(*ended),
+            SubmissionRejection::BadFence(BadFence::EpochAhead) => {
+                let message = "Tenure-Epoch is more than a day above the store's clock in Unix \
+                    microseconds: no store grants such an epoch; nothing was stored";
+                return Self::new(403, "epoch_ahead", message);
+            }
+            SubmissionRejection::BadFence(BadFence::TooMany) => {
+                let message = format!(
+                    "this source has submitted under {MAX_FENCES_PER_SOURCE} duties, and no more \
+                     are remembered; nothing was stored. Reset those that are gone: `tenure fence \
+                     list`, `tenure fence reset`"
+                );
+                return Self::new(403, "too_many_fences", message);
+            }
+        };
         let message = "a newer hold of this duty was seen; this was not stored";
         let mut error = Self::new(409, "fenced", message);
-        if let Some(fence) = fence {
-            error = error.with("duty", fence.duty.to_string());
-            error = error.with("epoch", fence.epoch.get());
-            error = error.with("instance", fence.instance.as_str());
+        if let Some(IngestFence { duty, epoch, instance }) = fence {
+            error = error.with("duty", duty.to_string()).with("epoch", epoch.get());
+            error = error.with("instance", instance.as_str());
         }
         if let Some(newest) = newest {
             error = error.with("newest_epoch", newest.epoch.get());
             error = error.with("newest_instance", newest.instance.as_str());
         }
         error
-    }
-
-    pub(crate) fn bad_fence(bad: BadFence) -> Rejection {
-        match bad {
-            BadFence::EpochAhead => {
-                let message = "Tenure-Epoch is more than a day above the store's clock in Unix \
-                    microseconds: no store grants such an epoch; nothing was stored";
-                Self::new(403, "epoch_ahead", message)
-            }
-            BadFence::TooMany => {
-                let message = format!(
-                    "this source has submitted under {MAX_FENCES_PER_SOURCE} duties, and no more \
-                     are remembered; nothing was stored. Reset those that are gone: `tenure fence \
-                     list`, `tenure fence reset`"
-                );
-                Self::new(403, "too_many_fences", message)
-            }
-        }
     }
 
     pub(crate) fn conflict(message: impl Into<Cow<'static, str>>) -> Rejection {
@@ -213,22 +211,22 @@ impl ApiError {
     }
 
     pub(crate) fn internal() -> Rejection {
-        Self::new(500, "internal_error", "this is an error of the server")
+        Self::new(500, "internal_error", "internal error of the server")
     }
 
     pub(crate) fn unstorable() -> Rejection {
-        let message = "the store refuses this content; sending it again will not help";
+        let message = "the store cannot keep this content; submitting it again will not help";
         Self::new(500, "internal_error", message)
     }
 
     pub(crate) fn store_unavailable() -> Rejection {
-        let message = "the store did not answer; submit it again: what was stored is recognised";
+        let message = "the store did not answer; submit it again: duplicates are recognised";
         Self::new(503, "store_unavailable", message).retry_after(1)
     }
 
     /// Nothing is lost, but an operator has to free space.
     pub(crate) fn store_full(cause: SwitchboardError) -> Rejection {
-        let message = "the store has no room left (ST008); submit it again once there is room";
+        let message = "the store is full (ST008); submit it again once there is room";
         let mut error = Self::new(503, "store_full", message).with("code", Code::Full.as_str());
         error.cause = Some(cause);
         error.retry_after(10)
@@ -252,41 +250,29 @@ impl ApiError {
     }
 
     pub(crate) fn shutting_down() -> Rejection {
-        let message = "this replica is going away; nothing was stored";
+        let message = "this replica is shutting down; nothing was stored";
         Self::new(503, "shutting_down", message).retry_after(1).closing()
     }
 
-    /// Returns the message for people.
     pub(crate) fn message(&self) -> &str {
         &self.message
     }
 
-    /// Returns the response.
-    pub(crate) fn response(mut self) -> ApiResponse {
+    /// Returns the response, for dashboards in the format that they use.
+    pub(crate) fn response(self, dashboard: bool) -> ApiResponse {
         let mut body = json!({ "error": self.error, "message": self.message });
-        if let Value::Object(fields) = &mut body {
-            fields.extend(std::mem::take(&mut self.more));
+        if dashboard {
+            let details = if self.more.is_empty() { Value::Null } else { self.more.into() };
+            body = json!({ "error": {
+                "code": self.error,
+                "message": self.message,
+                "butler": "switchboard",
+                "details": details,
+            }});
+        } else if let Value::Object(fields) = &mut body {
+            fields.extend(self.more);
         }
-        self.build(&body)
-    }
-
-    /// Returns the response in the format that dashboards use.
-    pub(crate) fn dashboard_response(mut self) -> ApiResponse {
-        let details = match std::mem::take(&mut self.more) {
-            more if more.is_empty() => Value::Null,
-            more => more.into(),
-        };
-        let error = json!({
-            "code": self.error,
-            "message": self.message,
-            "butler": "switchboard",
-            "details": details,
-        });
-        self.build(&json!({ "error": error }))
-    }
-
-    fn build(self, body: &Value) -> ApiResponse {
-        let mut answer = json_value(self.status, body);
+        let mut answer = json_value(self.status, &body);
         if let Some((name, value)) = self.header {
             answer.headers_mut().insert(name, value);
         }
@@ -323,17 +309,5 @@ impl From<SwitchboardError> for Rejection {
 impl From<StoreError> for Rejection {
     fn from(error: StoreError) -> Self {
         SwitchboardError::from(error).into()
-    }
-}
-
-impl From<SubmitError> for Rejection {
-    fn from(trouble: SubmitError) -> Self {
-        match trouble {
-            SubmitError::Full => {
-                ApiError::overloaded("too many submissions wait; nothing was stored")
-            }
-            SubmitError::Closed => ApiError::shutting_down(),
-            SubmitError::Store(error) => error.into(),
-        }
     }
 }

@@ -15,7 +15,6 @@ use crate::token::Role::{Admin, Consume, Ingest, Read};
 pub(super) type HandlerFuture<'a> = Pin<Box<dyn Future<Output = ApiResult> + Send + 'a>>;
 type Handler = for<'a> fn(ApiRequest<'a>, Incoming) -> HandlerFuture<'a>;
 
-/// One endpoint.
 pub(crate) struct Route {
     pub(crate) method: &'static str,
     /// Path with a `{name}` for each parameter.
@@ -36,36 +35,7 @@ pub(crate) struct Route {
 pub(super) struct OpenApiOperation {
     pub(super) id: &'static str,
     pub(super) status: &'static str,
-    /// Schema of the response.
     pub(super) response: &'static str,
-}
-
-const fn get(
-    path: &'static str,
-    requires: Requirement,
-    label: &'static str,
-    handler: Handler,
-) -> Route {
-    let (body, operation) = (None, None);
-    Route { method: "GET", path, requires, label, handler, body, operation, for_monitoring: false }
-}
-
-const fn post(
-    path: &'static str,
-    requires: Requirement,
-    label: &'static str,
-    handler: Handler,
-) -> Route {
-    Route { method: "POST", ..get(path, requires, label, handler) }
-}
-
-const fn delete(
-    path: &'static str,
-    requires: Requirement,
-    label: &'static str,
-    handler: Handler,
-) -> Route {
-    Route { method: "DELETE", ..get(path, requires, label, handler) }
 }
 
 impl Route {
@@ -82,156 +52,98 @@ impl Route {
     }
 }
 
-/// Maximum size of the body of a command.
 const MAX_COMMAND_BYTES: usize = 64 << 10;
 /// For benchmarks: the cost of the server without the store.
 pub(crate) const ECHO: &str = "/api/switchboard/echo";
-const CONNECTOR: &str = "/api/connectors/{connector_type}/{endpoint_identity}";
+
+/// Rows of the table: method, path, credentials, label in metrics, handler; then the limit and the
+/// schema of the body, and the operation id, status and response schema for the OpenAPI document.
+macro_rules! routes {
+    ($($method:ident $path:expr, $requires:expr, $label:literal => $handler:ident
+        $(.$step:ident($($value:expr),*))*;)*) => {
+        &[$(Route {
+            method: stringify!($method),
+            path: $path,
+            requires: $requires,
+            label: $label,
+            handler: |request, body| Box::pin(request.$handler(body)),
+            body: None,
+            operation: None,
+            for_monitoring: false,
+        }$(.$step($($value),*))*),*]
+    };
+}
 
 /// All endpoints, the busiest first.
-pub(crate) const ROUTES: &[Route] = &[
-    post("/api/switchboard/ingest", Role(Ingest), "ingest", |r, b| Box::pin(r.ingest(b)))
-        .body(ingest::MAX_EVENT_BYTES, "Envelope")
-        .doc("ingest", "202", "Accepted"),
-    post("/api/switchboard/ingest/batch", Role(Ingest), "ingest_batch", |r, b| {
-        Box::pin(r.batch(b))
-    })
-    .body(batch::MAX_BATCH_BYTES, "Batch")
-    .doc("ingestBatch", "202", "BatchOutcome"),
-    get("/api/switchboard/ingest/health", Token, "ingest_health", |r, _| {
-        Box::pin(r.ingest_health())
-    })
-    .doc("ingestHealthGet", "200", "TokenHealth"),
-    post("/api/switchboard/ingest/health", Token, "ingest_health", |r, _| {
-        Box::pin(r.ingest_health())
-    })
-    .doc("ingestHealthPost", "200", "TokenHealth"),
-    get("/api/switchboard/inbox", Role(Read), "inbox", |r, _| Box::pin(r.inbox())).doc(
-        "inbox",
-        "200",
-        "InboxPage",
-    ),
-    get("/api/switchboard/inbox/{request_id}", Role(Read), "inbox_message", |r, _| {
-        Box::pin(r.message())
-    })
-    .doc("message", "200", "MessageResponse"),
-    get("/api/switchboard/dead-letters", Role(Read), "dead_letters", |r, _| Box::pin(r.letters()))
-        .doc("deadLetters", "200", "LetterPage"),
-    post("/api/switchboard/dead-letters", Role(Ingest), "dead_letters_post", |r, b| {
-        Box::pin(r.post_letter(b))
-    })
-    .body(dead_letters::MAX_LETTER_BYTES, "NewLetter")
-    .doc("postDeadLetter", "202", "Kept"),
-    get("/api/switchboard/dead-letters/{id}", Role(Read), "dead_letter", |r, _| {
-        Box::pin(r.letter())
-    })
-    .doc("deadLetter", "200", "LetterResponse"),
-    post("/api/switchboard/dead-letters/{id}/replay", Role(Admin), "dead_letter_replay", |r, b| {
-        Box::pin(r.replay(b))
-    })
-    .body(dead_letters::MAX_LETTER_BYTES, "ReplayRequest")
-    .doc("replay", "202", "Replayed"),
-    post(
-        "/api/switchboard/dead-letters/{id}/discard",
-        Role(Admin),
-        "dead_letter_discard",
-        |r, b| Box::pin(r.discard(b)),
-    )
-    .body(MAX_COMMAND_BYTES, "DiscardRequest")
-    .doc("discard", "200", "Discarded"),
-    get("/api/switchboard/fences", Role(Read), "fences", |r, _| Box::pin(r.fences())).doc(
-        "fences",
-        "200",
-        "FencePage",
-    ),
-    post("/api/switchboard/fences/reset", Role(Admin), "fences_reset", |r, b| {
-        Box::pin(r.reset_fence(b))
-    })
-    .body(MAX_COMMAND_BYTES, "ResetRequest")
-    .doc("resetFence", "200", "ResetResponse"),
-    post("/api/switchboard/heartbeat", Role(Ingest), "heartbeat", |r, b| Box::pin(r.heartbeat(b)))
+pub(crate) const ROUTES: &[Route] = routes! {
+    POST "/api/switchboard/ingest", Role(Ingest), "ingest" => ingest
+        .body(ingest::MAX_EVENT_BYTES, "Envelope").doc("ingest", "202", "Accepted");
+    POST "/api/switchboard/ingest/batch", Role(Ingest), "ingest_batch" => batch
+        .body(batch::MAX_BATCH_BYTES, "Batch").doc("ingestBatch", "202", "BatchOutcome");
+    GET "/api/switchboard/ingest/health", Token, "ingest_health" => ingest_health
+        .doc("ingestHealthGet", "200", "TokenHealth");
+    POST "/api/switchboard/ingest/health", Token, "ingest_health" => ingest_health
+        .doc("ingestHealthPost", "200", "TokenHealth");
+    GET "/api/switchboard/inbox", Role(Read), "inbox" => inbox
+        .doc("inbox", "200", "InboxPage");
+    GET "/api/switchboard/inbox/{request_id}", Role(Read), "inbox_message" => message
+        .doc("message", "200", "MessageResponse");
+    GET "/api/switchboard/dead-letters", Role(Read), "dead_letters" => letters
+        .doc("deadLetters", "200", "LetterPage");
+    POST "/api/switchboard/dead-letters", Role(Ingest), "dead_letters_post" => post_letter
+        .body(dead_letters::MAX_LETTER_BYTES, "NewLetter").doc("postDeadLetter", "202", "Kept");
+    GET "/api/switchboard/dead-letters/{id}", Role(Read), "dead_letter" => letter
+        .doc("deadLetter", "200", "LetterResponse");
+    POST "/api/switchboard/dead-letters/{id}/replay", Role(Admin), "dead_letter_replay" => replay
+        .body(dead_letters::MAX_LETTER_BYTES, "ReplayRequest").doc("replay", "202", "Replayed");
+    POST "/api/switchboard/dead-letters/{id}/discard", Role(Admin), "dead_letter_discard" => discard
+        .body(MAX_COMMAND_BYTES, "DiscardRequest").doc("discard", "200", "Discarded");
+    GET "/api/switchboard/fences", Role(Read), "fences" => fences
+        .doc("fences", "200", "FencePage");
+    POST "/api/switchboard/fences/reset", Role(Admin), "fences_reset" => reset_fence
+        .body(MAX_COMMAND_BYTES, "ResetRequest").doc("resetFence", "200", "ResetResponse");
+    POST "/api/switchboard/heartbeat", Role(Ingest), "heartbeat" => heartbeat
         .body(heartbeat::MAX_HEARTBEAT_BYTES, "Heartbeat")
-        .doc("heartbeat", "200", "HeartbeatResponse"),
-    post("/api/switchboard/inbox/{request_id}/outcome", Role(Consume), "inbox_outcome", |r, b| {
-        Box::pin(r.outcome(b))
-    })
-    .body(MAX_COMMAND_BYTES, "OutcomeReport")
-    .doc("outcome", "200", "OutcomeResponse"),
-    get("/api/connectors", Role(Read), "connectors", |r, _| Box::pin(r.connectors())).doc(
-        "connectors",
-        "200",
-        "ConnectorPage",
-    ),
-    get("/api/connectors/summary", Role(Read), "connector_summary", |r, _| {
-        Box::pin(r.connector_summary())
-    })
-    .doc("connectorSummary", "200", "SummaryResponse"),
-    get("/api/connectors/fanout", Role(Read), "connector_fanout", |r, _| Box::pin(r.fanout())).doc(
-        "fanout",
-        "200",
-        "FanoutResponse",
-    ),
-    get(CONNECTOR, Role(Read), "connector", |r, _| Box::pin(r.connector())).doc(
-        "connector",
-        "200",
-        "ConnectorResponse",
-    ),
-    delete(CONNECTOR, Role(Admin), "connector_delete", |r, b| Box::pin(r.delete_connector(b)))
-        .body(MAX_COMMAND_BYTES, "ReasonRequest")
-        .doc("deleteConnector", "200", "Deleted"),
-    get(
-        "/api/connectors/{connector_type}/{endpoint_identity}/stats",
-        Role(Read),
-        "connector_stats",
-        |r, _| Box::pin(r.connector_stats()),
-    )
-    .doc("connectorStats", "200", "StatsResponse"),
-    get(
-        "/api/connectors/{connector_type}/{endpoint_identity}/heartbeats",
-        Role(Read),
-        "connector_heartbeats",
-        |r, _| Box::pin(r.heartbeats()),
-    )
-    .doc("heartbeats", "200", "HistoryPage"),
-    post(
-        "/api/connectors/{connector_type}/{endpoint_identity}/archive",
-        Role(Admin),
-        "connector_archive",
-        |r, b| Box::pin(r.archive(b)),
-    )
-    .body(MAX_COMMAND_BYTES, "ArchiveRequest")
-    .doc("archiveConnector", "200", "Archived"),
-    post(
-        "/api/connectors/{connector_type}/{endpoint_identity}/recount",
-        Role(Admin),
-        "connector_recount",
-        |r, b| Box::pin(r.recount(b)),
-    )
-    .body(MAX_COMMAND_BYTES, "ReasonRequest")
-    .doc("recountConnector", "200", "Recounted"),
-    post("/mcp", RecentToken, "mcp", |r, b| Box::pin(r.mcp(b)))
-        .body(mcp::MAX_MESSAGE_BYTES, "Message"),
-    get("/mcp", RecentToken, "mcp_other", |r, _| Box::pin(r.mcp_other())),
-    delete("/mcp", RecentToken, "mcp_other", |r, _| Box::pin(r.mcp_other())),
-    get("/sse", RecentToken, "sse", |r, _| Box::pin(r.sse())),
-    post("/messages", RecentToken, "sse_message", |r, b| Box::pin(r.sse_message(b)))
-        .body(mcp::MAX_MESSAGE_BYTES, "Message"),
-    get("/health", Nothing, "health", |r, _| Box::pin(r.health()))
-        .doc("health", "200", "Health")
-        .for_monitoring(),
-    get("/ready", Nothing, "ready", |r, _| Box::pin(r.ready()))
-        .doc("ready", "200", "Ready")
-        .for_monitoring(),
-    get("/metrics", Role(Read), "metrics", |r, _| Box::pin(r.metrics()))
-        .doc("metrics", "200", "Metrics")
-        .for_monitoring(),
-    get("/api/openapi.json", Nothing, "openapi", |r, _| Box::pin(r.openapi()))
-        .doc("openapi", "200", "Document"),
-    post(ECHO, Role(Ingest), "echo", |r, b| Box::pin(r.echo(b)))
-        .body(batch::MAX_BATCH_BYTES, "Batch"),
-];
+        .doc("heartbeat", "200", "HeartbeatResponse");
+    POST "/api/switchboard/inbox/{request_id}/outcome", Role(Consume), "inbox_outcome" => outcome
+        .body(MAX_COMMAND_BYTES, "OutcomeReport").doc("outcome", "200", "OutcomeResponse");
+    GET "/api/connectors", Role(Read), "connectors" => connectors
+        .doc("connectors", "200", "ConnectorPage");
+    GET "/api/connectors/summary", Role(Read), "connector_summary" => connector_summary
+        .doc("connectorSummary", "200", "SummaryResponse");
+    GET "/api/connectors/fanout", Role(Read), "connector_fanout" => fanout
+        .doc("fanout", "200", "FanoutResponse");
+    GET "/api/connectors/{connector_type}/{endpoint_identity}", Role(Read), "connector" => connector
+        .doc("connector", "200", "ConnectorResponse");
+    DELETE "/api/connectors/{connector_type}/{endpoint_identity}", Role(Admin), "connector_delete"
+        => delete_connector
+        .body(MAX_COMMAND_BYTES, "ReasonRequest").doc("deleteConnector", "200", "Deleted");
+    GET "/api/connectors/{connector_type}/{endpoint_identity}/stats", Role(Read), "connector_stats"
+        => connector_stats
+        .doc("connectorStats", "200", "StatsResponse");
+    GET "/api/connectors/{connector_type}/{endpoint_identity}/heartbeats", Role(Read),
+        "connector_heartbeats" => heartbeats
+        .doc("heartbeats", "200", "HistoryPage");
+    POST "/api/connectors/{connector_type}/{endpoint_identity}/archive", Role(Admin),
+        "connector_archive" => archive
+        .body(MAX_COMMAND_BYTES, "ArchiveRequest").doc("archiveConnector", "200", "Archived");
+    POST "/api/connectors/{connector_type}/{endpoint_identity}/recount", Role(Admin),
+        "connector_recount" => recount
+        .body(MAX_COMMAND_BYTES, "ReasonRequest").doc("recountConnector", "200", "Recounted");
+    POST "/mcp", RecentToken, "mcp" => mcp .body(mcp::MAX_MESSAGE_BYTES, "Message");
+    GET "/mcp", RecentToken, "mcp_other" => mcp_other;
+    DELETE "/mcp", RecentToken, "mcp_other" => mcp_other;
+    GET "/sse", RecentToken, "sse" => sse;
+    POST "/messages", RecentToken, "sse_message" => sse_message
+        .body(mcp::MAX_MESSAGE_BYTES, "Message");
+    GET "/health", Nothing, "health" => health .doc("health", "200", "Health").for_monitoring();
+    GET "/ready", Nothing, "ready" => ready .doc("ready", "200", "Ready").for_monitoring();
+    GET "/metrics", Role(Read), "metrics" => metrics
+        .doc("metrics", "200", "Metrics").for_monitoring();
+    GET "/api/openapi.json", Nothing, "openapi" => openapi .doc("openapi", "200", "Document");
+    POST ECHO, Role(Ingest), "echo" => echo .body(batch::MAX_BATCH_BYTES, "Batch");
+};
 
-/// Result of routing.
 pub(crate) enum RouteMatch<'a> {
     /// The endpoint, and the values of its path parameters.
     Found(&'static Route, [&'a str; 2]),
@@ -240,7 +152,6 @@ pub(crate) enum RouteMatch<'a> {
     NotFound,
 }
 
-/// Finds the endpoint of a request.
 pub(crate) fn find<'a>(method: &str, path: &'a str) -> RouteMatch<'a> {
     // HEAD works wherever GET does; hyper leaves the body away.
     let method = if method == "HEAD" { "GET" } else { method };
@@ -252,14 +163,12 @@ pub(crate) fn find<'a>(method: &str, path: &'a str) -> RouteMatch<'a> {
         }
         allowed.push(if route.method == "GET" { "GET, HEAD" } else { route.method });
     }
-    match allowed.is_empty() {
-        true => RouteMatch::NotFound,
-        false => {
-            let order = |method: &&str| ["GET, HEAD", "POST"].iter().position(|it| it == method);
-            allowed.sort_by_key(|method| order(method).unwrap_or(usize::MAX));
-            RouteMatch::NotAllowed(allowed.join(", "))
-        }
+    if allowed.is_empty() {
+        return RouteMatch::NotFound;
     }
+    let order = |method: &&str| ["GET, HEAD", "POST"].iter().position(|it| it == method);
+    allowed.sort_by_key(|method| order(method).unwrap_or(usize::MAX));
+    RouteMatch::NotAllowed(allowed.join(", "))
 }
 
 /// Returns the values of the path parameters, if the path matches.

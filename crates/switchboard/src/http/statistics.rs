@@ -1,10 +1,9 @@
 //! Endpoints: statistics of connectors.
 
 use std::collections::BTreeMap;
-use std::sync::PoisonError;
 use std::time::Duration;
 
-use serde::Serialize;
+use hyper::body::Incoming;
 use serde_json::{Value, json};
 use tenure_core::Clock;
 use tenure_duty::process;
@@ -12,18 +11,16 @@ use tenure_store::BootClock;
 
 use super::connectors::not_found;
 use super::inbox::reserve;
-use super::query::Query;
 use super::response::{ApiError, ApiResult};
 use super::{ApiRequest, ServerState, time};
 use crate::liveness::{Liveness, Policy};
+use crate::lock;
 use crate::storage::{
     ConnectorDetail, ConnectorSum, FanoutCount, Measures, Period, SeriesBucket, SeriesStep,
 };
 use crate::view::{error_rate_pct, percent, uptime_pct};
 
-/// Memory reserved for a report on all connectors.
 const MAX_SUMMARY_MEMORY: usize = 14 << 20;
-/// Memory reserved for a report on one connector.
 const MAX_STATS_MEMORY: usize = 1 << 20;
 /// Maximum age of the liveness counts in metrics.
 const LIVENESS_CACHE_AGE: Duration = Duration::from_secs(10);
@@ -31,88 +28,56 @@ const LIVENESS_CACHE_AGE: Duration = Duration::from_secs(10);
 const DEFAULT_INTERVAL_MICROS: i64 = 120 * 1_000_000;
 
 impl ApiRequest<'_> {
-    /// `GET /api/connectors/summary`.
-    pub(super) async fn connector_summary(self) -> ApiResult {
+    pub(super) async fn connector_summary(self, _: Incoming) -> ApiResult {
         self.caller.permits_overview()?;
-        let mut query = self.query()?;
-        let period = period(&mut query, &Period::ALL, Period::Day)?;
-        query.end()?;
-        let room = reserve(self.state, MAX_SUMMARY_MEMORY).await?;
+        let period = self.period(&Period::ALL, Period::Day)?;
+        let page = reserve(self.state, MAX_SUMMARY_MEMORY).await?;
         let (now, sums) = self.state.storage.sums(period).await?;
         let judge = |sum: &ConnectorSum| {
             self.state.liveness.judge(now, sum.last_heartbeat_at, sum.interval)
         };
-        let data = SummaryTotals::of(period, &sums, judge);
-        let text = serde_json::to_string(&DataResponse { data, meta: EmptyMeta {} });
-        Ok(room.response(text.map_err(|_| ApiError::internal())?))
+        page.data(totals(period, &sums, judge)).response()
     }
 
-    /// `GET /api/connectors/fanout`.
-    pub(super) async fn fanout(self) -> ApiResult {
+    pub(super) async fn fanout(self, _: Incoming) -> ApiResult {
         self.caller.permits_overview()?;
-        let mut query = self.query()?;
-        let period = period(&mut query, &[Period::Week, Period::Month], Period::Week)?;
-        query.end()?;
-        let room = reserve(self.state, MAX_SUMMARY_MEMORY).await?;
+        let period = self.period(&[Period::Week, Period::Month], Period::Week)?;
+        let page = reserve(self.state, MAX_SUMMARY_MEMORY).await?;
         let now = i64::try_from(process::unix_micros()).unwrap_or(i64::MAX);
         let found = self.state.storage.fanout(&first_day(period, now)).await?;
-        let answer = json!({ "data": matrix(period, &found), "meta": {} });
-        Ok(room.response(answer.to_string()))
+        page.data(matrix(period, &found)).response()
     }
 
-    /// `GET /api/connectors/{type}/{identity}/stats`.
-    pub(super) async fn connector_stats(self) -> ApiResult {
-        let mut query = self.query()?;
-        let period = period(&mut query, &Period::ALL, Period::Day)?;
-        query.end()?;
+    pub(super) async fn connector_stats(self, _: Incoming) -> ApiResult {
+        let period = self.period(&Period::ALL, Period::Day)?;
         let name = self.visible_name().await?;
-        let room = reserve(self.state, MAX_STATS_MEMORY).await?;
+        let page = reserve(self.state, MAX_STATS_MEMORY).await?;
         let storage = &self.state.storage;
         let shown = storage.connector(&name).await?.ok_or_else(not_found)?;
         let found = storage.series(&name, period.since(shown.now), period.step()).await?;
-        let answer = json!({
-            "data": stats(&shown, period, &found, self.state.liveness),
-            "meta": {},
-        });
-        Ok(room.response(answer.to_string()))
+        page.data(stats(&shown, period, &found, self.state.liveness)).response()
+    }
+
+    /// Reads the only query parameter of these endpoints.
+    fn period(self, known: &[Period], default: Period) -> ApiResult<Period> {
+        let mut query = self.query()?;
+        let text = query.text("period");
+        let found = match text.as_deref().map(Period::parse) {
+            None => Some(default),
+            Some(period) => period.filter(|period| known.contains(period)),
+        };
+        let period = found.ok_or_else(|| {
+            let known: Vec<_> = known.iter().map(|period| period.as_str()).collect();
+            ApiError::bad_request(format!("query parameter period: is not {}", known.join(", ")))
+        })?;
+        query.end()?;
+        Ok(period)
     }
 }
 
-fn period(query: &mut Query, known: &[Period], usual: Period) -> ApiResult<Period> {
-    let Some(text) = query.text("period") else { return Ok(usual) };
-    let found = Period::parse(&text).filter(|period| known.contains(period));
-    found.ok_or_else(|| {
-        let known: Vec<_> = known.iter().map(|period| period.as_str()).collect();
-        ApiError::bad_request(format!("query parameter period: is not {}", known.join(", ")))
-    })
-}
-
-#[derive(Serialize)]
-struct DataResponse<T> {
-    data: T,
-    meta: EmptyMeta,
-}
-
-#[derive(Serialize)]
-struct EmptyMeta {}
-
-/// Totals of all connectors. Not a [`Value`]: there may be ten thousand.
-#[derive(Serialize)]
-struct SummaryTotals<'a> {
-    period: &'static str,
-    total_connectors: usize,
-    connectors_online: usize,
-    connectors_stale: usize,
-    connectors_offline: usize,
-    connectors_unknown: usize,
-    total_messages_ingested: i64,
-    total_messages_failed: i64,
-    overall_error_rate_pct: f64,
-    by_connector: Vec<ConnectorRow<'a>>,
-}
-
-#[derive(Serialize)]
-struct ConnectorRow<'a> {
+/// A connector in the totals.
+#[derive(serde::Serialize)]
+struct SummaryRow<'a> {
     connector_type: &'a str,
     endpoint_identity: &'a str,
     liveness: &'static str,
@@ -120,42 +85,48 @@ struct ConnectorRow<'a> {
     messages_failed: i64,
 }
 
-impl<'a> SummaryTotals<'a> {
-    fn of(
-        period: Period,
-        sums: &'a [ConnectorSum],
-        judge: impl Fn(&ConnectorSum) -> Liveness,
-    ) -> Self {
-        let (mut ingested, mut failed) = (0_i64, 0_i64);
-        let mut counts = [0; Liveness::ALL.len()];
-        let mut by_connector = Vec::with_capacity(sums.len());
-        for sum in sums {
-            let liveness = judge(sum);
-            counts[liveness as usize] += 1;
-            ingested = ingested.saturating_add(sum.messages_ingested);
-            failed = failed.saturating_add(sum.messages_failed);
-            by_connector.push(ConnectorRow {
-                connector_type: &sum.connector_type,
-                endpoint_identity: &sum.endpoint_identity,
-                liveness: liveness.as_str(),
-                messages_ingested: sum.messages_ingested,
-                messages_failed: sum.messages_failed,
-            });
+/// Returns the totals of all connectors as JSON. Only the totals are a [`Value`]: there may be ten
+/// thousand connectors.
+fn totals(
+    period: Period,
+    sums: &[ConnectorSum],
+    judge: impl Fn(&ConnectorSum) -> Liveness,
+) -> String {
+    let (mut ingested, mut failed) = (0_i64, 0_i64);
+    let mut counts = [0; Liveness::ALL.len()];
+    let mut rows = String::new();
+    for sum in sums {
+        let liveness = judge(sum);
+        counts[liveness as usize] += 1;
+        ingested = ingested.saturating_add(sum.messages_ingested);
+        failed = failed.saturating_add(sum.messages_failed);
+        let row = SummaryRow {
+            connector_type: &sum.connector_type,
+            endpoint_identity: &sum.endpoint_identity,
+            liveness: liveness.as_str(),
+            messages_ingested: sum.messages_ingested,
+            messages_failed: sum.messages_failed,
+        };
+        if !rows.is_empty() {
+            rows.push(',');
         }
-        let [online, stale, offline, unknown] = counts;
-        Self {
-            period: period.as_str(),
-            total_connectors: sums.len(),
-            connectors_online: online,
-            connectors_stale: stale,
-            connectors_offline: offline,
-            connectors_unknown: unknown,
-            total_messages_ingested: ingested,
-            total_messages_failed: failed,
-            overall_error_rate_pct: error_rate_pct(ingested, failed),
-            by_connector,
-        }
+        // It has names for keys and nothing that JSON does not have.
+        rows.push_str(&serde_json::to_string(&row).unwrap_or_default());
     }
+    let [online, stale, offline, unknown] = counts;
+    let totals = json!({
+        "period": period.as_str(),
+        "total_connectors": sums.len(),
+        "connectors_online": online,
+        "connectors_stale": stale,
+        "connectors_offline": offline,
+        "connectors_unknown": unknown,
+        "total_messages_ingested": ingested,
+        "total_messages_failed": failed,
+        "overall_error_rate_pct": error_rate_pct(ingested, failed),
+    });
+    let totals = totals.to_string();
+    format!("{},\"by_connector\":[{rows}]}}", totals.trim_end_matches('}'))
 }
 
 /// Returns the number of online, stale, offline and unknown connectors.
@@ -177,8 +148,7 @@ pub(super) async fn liveness_counts(state: &ServerState) -> Option<[u64; 4]> {
 
 /// Returns how far counting is behind, in microseconds, if this replica counts.
 pub(super) fn lag(state: &ServerState) -> Option<i64> {
-    // A panic cannot leave this value half-written.
-    let (at, behind) = (*state.counted.lock().unwrap_or_else(PoisonError::into_inner))?;
+    let (at, behind) = (*lock(&state.counted))?;
     let since = i64::try_from(BootClock.now().since(at).as_micros()).unwrap_or(i64::MAX);
     Some(behind.saturating_add(since))
 }

@@ -10,45 +10,40 @@ use tenure_store::BootClock;
 use tenure_wire::exposition;
 use tokio::time::timeout;
 
-use super::response::{ApiResult, json_text, json_value, typed};
+use super::response::{ApiResult, json_text, json_value, ok, typed};
 use super::{ApiRequest, openapi, statistics};
-use crate::access::Principal;
 use crate::metrics::Gauges;
 
 /// Timeout for the store's part of the metrics.
 const STORE_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl ApiRequest<'_> {
-    /// `GET /health`: the process lives.
-    pub(super) async fn health(self) -> ApiResult {
+    /// The process is alive.
+    pub(super) async fn health(self, _: Incoming) -> ApiResult {
         self.no_query()?;
         let uptime = BootClock.now().since(self.state.started).as_secs();
-        let answer = json!({
+        ok(&json!({
             "status": "healthy",
             "version": env!("CARGO_PKG_VERSION"),
             "uptime_seconds": uptime,
-        });
-        Ok(json_value(StatusCode::OK, &answer))
+        }))
     }
 
-    /// `GET /ready`: requests may be sent here.
-    pub(super) async fn ready(self) -> ApiResult {
+    /// The server accepts requests.
+    pub(super) async fn ready(self, _: Incoming) -> ApiResult {
         self.no_query()?;
-        let trouble = self.state.store.trouble();
-        let (code, answer) = match trouble {
-            _ if self.state.is_leaving() => (503, json!({ "status": "draining" })),
-            None => (200, json!({ "status": "ready" })),
+        let answer = match self.state.store.trouble() {
+            _ if self.state.is_leaving() => json!({ "status": "draining" }),
+            None => return ok(&json!({ "status": "ready" })),
             Some(code) => {
                 let status = if code == Code::Full { "store_full" } else { "store_unavailable" };
-                (503, json!({ "status": status, "code": code.as_str() }))
+                json!({ "status": status, "code": code.as_str() })
             }
         };
-        let code = StatusCode::from_u16(code).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
-        Ok(json_value(code, &answer))
+        Ok(json_value(StatusCode::SERVICE_UNAVAILABLE, &answer))
     }
 
-    /// `GET /metrics`.
-    pub(super) async fn metrics(self) -> ApiResult {
+    pub(super) async fn metrics(self, _: Incoming) -> ApiResult {
         self.no_query()?;
         let pending = timeout(STORE_TIMEOUT, self.state.storage.pending_letters()).await;
         let text = self.state.metrics.text(Gauges {
@@ -66,32 +61,23 @@ impl ApiRequest<'_> {
         Ok(typed(StatusCode::OK, exposition::CONTENT_TYPE, text.into()))
     }
 
-    /// `GET /api/openapi.json`.
-    pub(super) async fn openapi(self) -> ApiResult {
+    pub(super) async fn openapi(self, _: Incoming) -> ApiResult {
         self.no_query()?;
         Ok(json_text(StatusCode::OK, openapi::document()))
     }
 
-    /// `GET` or `POST /api/switchboard/ingest/health`: the token is good.
-    pub(super) async fn ingest_health(self) -> ApiResult {
-        let caller = self.caller;
+    /// The token is valid.
+    pub(super) async fn ingest_health(self, _: Incoming) -> ApiResult {
         self.no_query()?;
-        let scope = caller.token().and_then(|token| token.scope.as_ref()).map(|scope| {
-            json!({
-                "channel": scope.channel,
-                "provider": scope.provider,
-                "endpoint_identity": scope.endpoint_identity,
-            })
-        });
-        let answer = json!({
+        let token = self.caller.token();
+        ok(&json!({
             "status": "healthy",
-            "authenticated": matches!(caller, Principal::Token(_)),
-            "scope": scope,
-        });
-        Ok(json_value(StatusCode::OK, &answer))
+            "authenticated": token.is_some(),
+            "scope": token.map(|token| &token.scope),
+        }))
     }
 
-    /// For the benchmark: all that comes before the store, and nothing else.
+    /// Returns the body, for benchmarks of everything but the store.
     pub(super) async fn echo(self, body: Incoming) -> ApiResult {
         let whole = self.body(body).await?;
         Ok(json_text(StatusCode::OK, whole.bytes))

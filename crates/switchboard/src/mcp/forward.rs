@@ -21,9 +21,7 @@ use crate::notice::{NoticeSink, ServerNotice};
 
 /// Set by a replica that forwards a message, so that it is forwarded once only.
 pub(crate) const FORWARDED_HEADER: &str = "tenure-forwarded";
-/// Interval at which a replica announces its address.
 const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(10);
-/// Timeout of an announcement.
 const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout for the connection to another replica, TLS handshake included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);

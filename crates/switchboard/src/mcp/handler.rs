@@ -17,6 +17,7 @@ use super::result::ToolResult;
 use super::{ToolCall, tools};
 use crate::http::catch_panic;
 use crate::http::response::ApiError;
+use crate::lock;
 
 /// Maximum length of an unknown tool name in an error.
 const MAX_ECHOED_CHARS: usize = 100;
@@ -33,12 +34,8 @@ impl ToolServer {
         Self { all: Arc::new(tools::all()), mark }
     }
 
-    fn result(&self, call: &ToolCall, text: String) -> CallToolResult {
-        self.put(call, ToolResult::new(text, None))
-    }
-
     fn put(&self, call: &ToolCall, result: ToolResult) -> CallToolResult {
-        *call.result.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(result);
+        *lock(&call.result) = Some(result);
         let mut result = CallToolResult::success(vec![ContentBlock::text(&*self.mark)]);
         result.structured_content = Some((*self.mark).into());
         result
@@ -51,7 +48,7 @@ impl ToolServer {
         let says = error.message();
         match error.error {
             "validation_error" | "bad_request" | "too_large" => {
-                self.result(call, json!({ "status": "error", "error": says }).to_string())
+                self.put(call, tools::small_result(&json!({ "status": "error", "error": says })))
             }
             error => CallToolResult::error(vec![ContentBlock::text(format!("{error}: {says}"))]),
         }
@@ -86,7 +83,10 @@ impl ServerHandler for ToolServer {
         let call = context.extensions.get::<Parts>();
         let call = call.and_then(|parts| parts.extensions.get::<Arc<ToolCall>>()).cloned();
         let Some(call) = call else {
-            return Err(ErrorData::internal_error("the message was lost", None));
+            return Err(ErrorData::internal_error(
+                "internal error: the message has no context",
+                None,
+            ));
         };
         let Some(tool) = tools::find(&request.name) else {
             let name: String = request.name.chars().take(MAX_ECHOED_CHARS).collect();
@@ -98,7 +98,7 @@ impl ServerHandler for ToolServer {
         let done = tokio::select! {
             done = catch_panic(work) => done,
             () = context.ct.cancelled() => {
-                return Err(ErrorData::internal_error("nobody waits for this any more", None));
+                return Err(ErrorData::internal_error("the request was cancelled", None));
             }
         };
         let result = match done {

@@ -8,16 +8,16 @@ use crate::http::response::{ApiError, ApiResult};
 
 /// Allowed names in lower case; empty allows all.
 #[derive(Debug)]
-pub(super) struct Hosts(Vec<String>);
+pub(crate) struct Hosts(Vec<String>);
 
 impl Hosts {
-    pub(super) fn new(names: Vec<String>) -> Self {
-        Self(names.into_iter().map(|name| name.to_ascii_lowercase()).collect())
+    pub(super) fn new(names: &[String]) -> Self {
+        Self(names.iter().map(|name| name.to_ascii_lowercase()).collect())
     }
 
-    pub(super) fn check(&self, headers: &HeaderMap) -> ApiResult<()> {
-        let named = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-        match self.0.is_empty() || self.allows(named) {
+    /// Checks the `Host` header.
+    pub(crate) fn check(&self, headers: &HeaderMap) -> ApiResult<()> {
+        match self.0.is_empty() || self.allows(host(headers)) {
             true => Ok(()),
             false => Err(ApiError::forbidden("this host is not one of --allowed-host")),
         }
@@ -25,17 +25,15 @@ impl Hosts {
 
     /// Rejects requests that a page of another site makes a browser send: it may add stored
     /// credentials.
-    pub(super) fn check_origin(&self, headers: &HeaderMap) -> ApiResult<()> {
-        let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    pub(crate) fn check_origin(&self, headers: &HeaderMap) -> ApiResult<()> {
+        let host = host(headers);
         let is_own =
             |origin: &HeaderValue| origin.to_str().is_ok_and(|origin| self.is_own(origin, host));
-        match headers.get_all(ORIGIN).iter().all(is_own) {
-            true => Ok(()),
-            false => {
-                let message = "Origin is not the host that was asked; name it by --allowed-host";
-                Err(ApiError::forbidden(message))
-            }
+        if headers.get_all(ORIGIN).iter().all(is_own) {
+            return Ok(());
         }
+        let message = "Origin is not the host that was asked; name it by --allowed-host";
+        Err(ApiError::forbidden(message))
     }
 
     fn is_own(&self, origin: &str, host: &str) -> bool {
@@ -57,6 +55,10 @@ impl Hosts {
     }
 }
 
+fn host(headers: &HeaderMap) -> &str {
+    headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default()
+}
+
 fn without_port(host: &str) -> &str {
     match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
@@ -70,7 +72,9 @@ mod tests {
 
     #[test]
     fn names_are_compared_without_case_and_with_their_port_if_told() {
-        let hosts = |names: &[&str]| Hosts::new(names.iter().map(|it| (*it).to_owned()).collect());
+        let hosts = |names: &[&str]| {
+            Hosts::new(&names.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>())
+        };
         let of = |host: &'static str| {
             let mut headers = HeaderMap::new();
             headers.insert(HOST, HeaderValue::from_static(host));

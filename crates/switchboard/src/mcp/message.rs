@@ -10,7 +10,6 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
-/// Message of a client.
 #[derive(Debug)]
 pub(super) struct ClientMessage {
     /// The message, with empty arguments if it calls a tool.
@@ -19,11 +18,9 @@ pub(super) struct ClientMessage {
     pub(super) arguments: Option<Bytes>,
     /// Its id as JSON, a text or a number; `null` where there is none.
     pub(super) id: String,
-    /// Whether its method exists.
     pub(super) known: bool,
 }
 
-/// Reason why a message cannot be read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Unreadable {
     /// Not JSON.

@@ -13,8 +13,8 @@ mod result;
 mod sessions;
 mod tools;
 
-use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex};
 
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
@@ -22,7 +22,6 @@ use hyper::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderMap, HeaderValue};
 use hyper::{Method, Request, StatusCode};
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
-use tenure_store::StoreUrl;
 use uuid::Uuid;
 
 use self::handler::ToolServer;
@@ -31,14 +30,16 @@ use self::message::{ClientMessage, Unreadable};
 use self::read::DutyStore;
 use self::result::ToolResult;
 use self::sessions::{SendOutcome, SessionId, SseEvent, SseSessions};
+use crate::ServerSettings;
 use crate::access::Principal;
 use crate::budget::MemoryShare;
 use crate::http::ServerState;
 use crate::http::body::RequestBody;
 use crate::http::response::{ApiError, ApiResult, Rejection};
+use crate::lock;
 use crate::tls::ServerCertificate;
 
-pub(crate) use self::forward::{announce, keep_announced};
+pub(crate) use self::forward::{announce, forward, keep_announced};
 pub(crate) use self::sessions::SseStream;
 
 /// Maximum size of a message: an envelope and its wrapper.
@@ -48,13 +49,12 @@ pub(crate) const MAX_MESSAGE_BYTES: usize =
 /// many times the memory that was reserved for the message.
 const MAX_WRAPPER_BYTES: usize = 64 << 10;
 
-/// MCP service of a replica.
 pub(crate) struct Mcp {
     service: StreamableHttpService<ToolServer, NeverSessionManager>,
     /// Random marker that stands for a tool's result inside rmcp.
     mark: Arc<str>,
     pub(crate) sessions: SseSessions,
-    hosts: Hosts,
+    pub(crate) hosts: Hosts,
     duties: DutyStore,
     pub(crate) replica: Uuid,
     /// Address at which other replicas reach this one.
@@ -62,17 +62,13 @@ pub(crate) struct Mcp {
     tls: Option<Arc<ServerCertificate>>,
 }
 
-/// Settings of the MCP service.
-pub(crate) struct McpSettings {
-    pub(crate) max_sessions: usize,
-    pub(crate) allowed_hosts: Vec<String>,
-    pub(crate) store: Option<StoreUrl>,
-    pub(crate) advertised: Option<String>,
-    pub(crate) tls: Option<Arc<ServerCertificate>>,
-}
-
 impl Mcp {
-    pub(crate) fn new(parts: McpSettings) -> Self {
+    pub(crate) fn new(
+        settings: &ServerSettings,
+        address: SocketAddr,
+        tls: Option<Arc<ServerCertificate>>,
+    ) -> Self {
+        let own = (!address.ip().is_unspecified()).then(|| address.to_string());
         let mark: Arc<str> = Uuid::new_v4().to_string().into();
         let tools = ToolServer::new(Arc::clone(&mark));
         // Hosts are checked before, for both transports.
@@ -85,23 +81,13 @@ impl Mcp {
         Self {
             service: StreamableHttpService::new(move || Ok(tools.clone()), sessions, config),
             mark,
-            sessions: SseSessions::new(parts.max_sessions),
-            hosts: Hosts::new(parts.allowed_hosts),
-            duties: DutyStore::new(parts.store),
+            sessions: SseSessions::new((settings.max_connections / 2).max(1)),
+            hosts: Hosts::new(&settings.allowed_hosts),
+            duties: DutyStore::new(settings.store.clone()),
             replica: Uuid::new_v4(),
-            advertised: parts.advertised,
-            tls: parts.tls,
+            advertised: settings.advertise.clone().or(own),
+            tls,
         }
-    }
-
-    /// Checks the `Host` header.
-    pub(crate) fn check_host(&self, headers: &HeaderMap) -> ApiResult<()> {
-        self.hosts.check(headers)
-    }
-
-    /// Checks the `Origin` header of a browser.
-    pub(crate) fn check_origin(&self, headers: &HeaderMap) -> ApiResult<()> {
-        self.hosts.check_origin(headers)
     }
 }
 
@@ -118,10 +104,9 @@ pub(crate) struct ToolCall {
 }
 
 fn take<T>(slot: &Mutex<Option<T>>) -> Option<T> {
-    slot.lock().unwrap_or_else(PoisonError::into_inner).take()
+    lock(slot).take()
 }
 
-/// Answer to a message.
 #[derive(Debug)]
 pub(crate) struct McpReply {
     pub(crate) status: StatusCode,
@@ -164,14 +149,12 @@ fn is_unknown_method(body: &[u8]) -> bool {
     error.is_some_and(|answer| answer["error"]["code"] == -32601)
 }
 
-/// Sender of a message.
 pub(crate) struct MessageOrigin<'a> {
     pub(crate) caller: Principal,
     pub(crate) headers: &'a HeaderMap,
     pub(crate) peer: IpAddr,
 }
 
-/// Answers one message.
 pub(crate) async fn answer(
     state: &Arc<ServerState>,
     from: MessageOrigin<'_>,
@@ -244,29 +227,8 @@ fn request(call: &Arc<ToolCall>, text: Bytes) -> Request<Full<Bytes>> {
     request
 }
 
-/// Opens a session and its event stream.
-pub(crate) fn open(state: &ServerState, caller: &Principal) -> ApiResult<SseStream> {
-    let Mcp { sessions, replica, .. } = &state.mcp;
-    let opened = sessions.open(*replica, caller, state.phase.subscribe());
-    opened.ok_or_else(ApiError::too_many_sessions)
-}
-
-/// Replica that has a session.
-pub(crate) enum SessionRoute {
-    /// This one; with the number of the session.
-    Here(u128),
-    /// Another one.
-    There(Uuid),
-}
-
-/// Returns the replica of a session id.
-pub(crate) fn session_route(state: &ServerState, session_id: &str) -> ApiResult<SessionRoute> {
-    let id = SessionId::parse(session_id).ok_or_else(no_session)?;
-    Ok(if id.replica == state.mcp.replica {
-        SessionRoute::Here(id.number)
-    } else {
-        SessionRoute::There(id.replica)
-    })
+pub(crate) fn session_id(text: &str) -> ApiResult<SessionId> {
+    SessionId::parse(text).ok_or_else(no_session)
 }
 
 fn no_session() -> Rejection {
@@ -298,6 +260,3 @@ pub(crate) async fn post(
     }
     Ok(McpReply { status: StatusCode::ACCEPTED, body: Bytes::new(), addressed: true })
 }
-
-/// Forwards a message to the replica of its session.
-pub(crate) use self::forward::forward;

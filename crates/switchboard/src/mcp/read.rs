@@ -23,15 +23,12 @@ use crate::http::{connectors, inbox};
 use crate::metrics::Overload;
 use crate::storage::ConnectorKey;
 
-/// Maximum number of listed duties.
 pub(super) const MAX_DUTIES: usize = 1_000;
 const DEFAULT_DUTIES: usize = 100;
 /// Maximum size of the arguments of a read-only tool.
 const MAX_ARGUMENT_BYTES: usize = 16 << 10;
-/// Timeout for listing duties.
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Reads the arguments.
 fn arguments<'a, T: Deserialize<'a>>(call: &'a ToolCall) -> ApiResult<T> {
     let text = call.arguments.as_deref().unwrap_or(b"{}");
     if text.len() > MAX_ARGUMENT_BYTES {
@@ -48,13 +45,10 @@ fn invalid(says: &str) -> Rejection {
 
 /// Returns a page as a result. It is sent twice: as text and as structured content.
 fn page_result(call: &ToolCall, page: JsonPage<'_>) -> ApiResult<ToolResult> {
-    let overloaded = || {
-        call.state.metrics.overloaded(Overload::Memory);
-        ApiError::overloaded("too much is being read; ask for less at a time")
-    };
     let (text, mut share) = page.into_parts();
     if !share.grow(text.len() * 2) {
-        return Err(overloaded());
+        call.state.metrics.overloaded(Overload::Memory);
+        return Err(ApiError::overloaded("too many large reads at once; request a smaller page"));
     }
     // The arguments are small and no longer needed.
     drop(take(&call.share));
@@ -87,16 +81,8 @@ fn checked_limit(asked: Option<usize>, usual: usize, most: usize) -> ApiResult<u
     (1..=most).contains(&limit).then_some(limit).ok_or_else(wrong)
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ConnectorArguments {
-    connector_type: String,
-    endpoint_identity: String,
-}
-
 pub(super) async fn connector(call: &ToolCall) -> ApiResult<ToolResult> {
-    let ConnectorArguments { connector_type, endpoint_identity } = arguments(call)?;
-    let name = ConnectorKey { connector_type, endpoint_identity };
+    let name: ConnectorKey = arguments(call)?;
     page_result(call, connectors::show(&call.state, &call.caller, &name).await?)
 }
 
@@ -114,9 +100,11 @@ pub(super) async fn inbox(call: &ToolCall) -> ApiResult<ToolResult> {
         let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
         query.push_str(&format!("&{}={}", encoded(name), encoded(&value)));
     }
-    let asked = inbox::parse_query(&query).map_err(|error| invalid(error.message()));
-    let (mut query, wait) = asked?;
-    inbox::narrow(&mut query, &call.caller)?;
+    let read = inbox::parse_query(&query, &call.caller);
+    let (query, wait) = read.map_err(|error| match error.error {
+        "bad_request" => invalid(error.message()),
+        _ => error,
+    })?;
     page_result(call, inbox::page(&call.state, query, wait).await?)
 }
 
@@ -160,7 +148,7 @@ struct DutiesArguments {
 }
 
 pub(super) async fn duties(call: &ToolCall) -> ApiResult<ToolResult> {
-    // DutyStore belong to no endpoint.
+    // Duties belong to no endpoint.
     call.caller.permits_overview()?;
     let DutiesArguments { group, limit } = arguments(call)?;
     let limit = checked_limit(limit, DEFAULT_DUTIES, MAX_DUTIES)?;
@@ -187,8 +175,8 @@ async fn list_duties(
             break;
         }
         let found = store.holders(&group).await?;
-        more |= found.len() > limit - data.len();
         let left = limit - data.len();
+        more |= found.len() > left;
         data.extend(found.iter().take(left).map(|duty| duty_value(&group, duty)));
     }
     Ok(small_result(&json!({ "data": data, "meta": { "more": more } })))

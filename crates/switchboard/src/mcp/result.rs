@@ -63,24 +63,16 @@ pub(super) fn readable(text: String) -> String {
 #[derive(serde::Deserialize)]
 struct ResultPage<'a> {
     #[serde(borrow)]
-    data: RawData<'a>,
+    data: &'a RawValue,
     #[serde(borrow, default)]
     meta: Option<&'a RawValue>,
-}
-
-struct RawData<'a>(&'a RawValue);
-
-impl<'de: 'a, 'a> Deserialize<'de> for RawData<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        <&RawValue>::deserialize(deserializer).map(RawData)
-    }
 }
 
 type RawMessage<'a> = std::collections::BTreeMap<std::borrow::Cow<'a, str>, &'a RawValue>;
 
 impl ResultPage<'_> {
     fn to_json(&self) -> String {
-        let data = self.data.0.get();
+        let data = self.data.get();
         let many: Option<Vec<RawMessage<'_>>> = serde_json::from_str(data).ok();
         let data = match many {
             Some(many) => {

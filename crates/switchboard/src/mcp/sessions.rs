@@ -6,13 +6,14 @@
 //! Why: docs/decisions/0039-sse-sessions-are-stateless.md
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::fmt;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use hyper::body::Bytes;
+use hyper::body::{Body, Bytes, Frame};
 use tenure_core::{Clock, LocalInstant};
 use tenure_duty::process;
 use tenure_store::BootClock;
@@ -26,6 +27,7 @@ use crate::access::Principal;
 use crate::budget::{Budget, MemoryShare};
 use crate::connection::StreamingRequest;
 use crate::http::ServerPhase;
+use crate::lock;
 
 /// Maximum number of queued answers of a session; a further post waits.
 const MAX_QUEUED_EVENTS: usize = 32;
@@ -42,7 +44,6 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 /// abandons its sessions would lock out the others.
 const EVICTION_AGE: Duration = Duration::from_secs(5 * 60);
 
-/// Open sessions of this replica.
 #[derive(Debug)]
 pub(crate) struct SseSessions {
     most: usize,
@@ -54,11 +55,10 @@ pub(crate) struct SseSessions {
 
 type OpenSessions = BTreeMap<u128, Arc<SseSession>>;
 
-/// Id of a session and of its replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct SessionId {
-    pub(super) replica: Uuid,
-    pub(super) number: u128,
+pub(crate) struct SessionId {
+    pub(crate) replica: Uuid,
+    pub(crate) number: u128,
 }
 
 impl SessionId {
@@ -76,7 +76,6 @@ impl fmt::Display for SessionId {
     }
 }
 
-/// An open session.
 #[derive(Debug)]
 pub(super) struct SseSession {
     outlet: mpsc::Sender<Bytes>,
@@ -89,10 +88,8 @@ pub(super) struct SseSession {
     read: Arc<Notify>,
 }
 
-/// Outcome of sending an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SendOutcome {
-    /// The event is queued.
     Taken,
     /// The client reads, but too many events wait.
     Behind,
@@ -139,7 +136,7 @@ impl SseSessions {
     }
 
     /// Opens a session; `None` when there are too many. It lives as long as its stream.
-    pub(super) fn open(
+    pub(crate) fn open(
         &self,
         replica: Uuid,
         caller: &Principal,
@@ -274,7 +271,6 @@ impl Drop for SessionSlot {
     }
 }
 
-/// Event stream of a session.
 pub(crate) struct SseStream {
     /// The unsent part of the current event.
     rest: Bytes,
@@ -286,6 +282,18 @@ pub(crate) struct SseStream {
     leaving: Pin<Box<dyn Future<Output = ()> + Send>>,
     _place: SessionSlot,
     request: Option<StreamingRequest>,
+}
+
+impl Body for SseStream {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.poll_next(context).map(|next| next.map(|bytes| Ok(Frame::data(bytes))))
+    }
 }
 
 impl fmt::Debug for SseStream {
@@ -301,7 +309,7 @@ impl SseStream {
     }
 
     /// Polls for the next bytes; `None` at the end.
-    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         // Queued answers are sent before the end.
         if self.rest.is_empty()
             && let Poll::Ready(next) = self.events.poll_recv(context)
@@ -324,11 +332,6 @@ impl SseStream {
         }
         Poll::Pending
     }
-}
-
-/// A panic cannot leave the values under these locks half-written.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -6,22 +6,20 @@ use std::sync::Arc;
 use hyper::body::Bytes;
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use serde_json::{Value, json};
-use tenure_wire::heartbeat::Counters;
+use tenure_wire::heartbeat::COUNTER_NAMES;
 
 use super::result::ToolResult;
 use super::{ToolCall, read, take};
 use crate::http::response::{ApiError, ApiResult};
-use crate::http::{content, heartbeat, ingest};
+use crate::http::{connectors, content, heartbeat, ingest};
 use crate::token::Role;
 
-/// Instructions for clients.
 pub(super) const INSTRUCTIONS: &str = "The switchboard ingests events exactly once and tracks \
     connectors. Submit events with `ingest`, send heartbeats with `connector.heartbeat`, and read \
     with the other tools. A result with status \"error\" says what is wrong with the arguments.";
 
 type ToolFuture<'a> = Pin<Box<dyn Future<Output = ApiResult<ToolResult>> + Send + 'a>>;
 
-/// A tool.
 pub(super) struct ToolSpec {
     name: &'static str,
     role: Role,
@@ -54,14 +52,10 @@ const TOOLS: [ToolSpec; 7] = [
         role: Role::Read,
         description: "Lists connectors with their liveness.",
         schema: || {
-            object(
-                json!({
-                    "limit": { "type": "integer", "minimum": 1, "maximum": 10000 },
-                    "after": { "type": "string", "description": "next_after of the page before" },
-                    "archived": { "type": "boolean" },
-                }),
-                &[],
-            )
+            let after = json!({ "type": "string", "description": "next_after of the page before" });
+            let archived = json!({ "type": "boolean" });
+            let limit = integer(1, connectors::MAX_PAGE_ROWS);
+            object(json!({ "limit": limit, "after": after, "archived": archived }), &[])
         },
     },
     ToolSpec {
@@ -71,10 +65,7 @@ const TOOLS: [ToolSpec; 7] = [
         description: "Shows the details of one connector.",
         schema: || {
             let fields = ["connector_type", "endpoint_identity"];
-            object(
-                json!({ fields[0]: { "type": "string" }, fields[1]: { "type": "string" } }),
-                &fields,
-            )
+            object(json!({ fields[0]: text(), fields[1]: text() }), &fields)
         },
     },
     ToolSpec {
@@ -89,22 +80,14 @@ const TOOLS: [ToolSpec; 7] = [
         run: |call| Box::pin(read::message(call)),
         role: Role::Read,
         description: "Shows one message of the inbox with its outcomes.",
-        schema: || object(json!({ "request_id": { "type": "string" } }), &["request_id"]),
+        schema: || object(json!({ "request_id": text() }), &["request_id"]),
     },
     ToolSpec {
         name: "duties.list",
         run: |call| Box::pin(read::duties(call)),
         role: Role::Read,
         description: "Lists the duties of one group or of all groups, with holder and epoch.",
-        schema: || {
-            object(
-                json!({
-                    "group": { "type": "string" },
-                    "limit": { "type": "integer", "minimum": 1, "maximum": read::MAX_DUTIES },
-                }),
-                &[],
-            )
-        },
+        schema: || object(json!({ "group": text(), "limit": integer(1, read::MAX_DUTIES) }), &[]),
     },
 ];
 
@@ -117,8 +100,19 @@ fn object(properties: Value, required: &[&str]) -> Value {
     })
 }
 
+fn text() -> Value {
+    json!({ "type": "string" })
+}
+
+fn integer(min: usize, max: usize) -> Value {
+    json!({ "type": "integer", "minimum": min, "maximum": max })
+}
+
+fn part(says: &str) -> Value {
+    json!({ "type": "object", "description": says })
+}
+
 fn envelope_schema() -> Value {
-    let part = |says: &str| json!({ "type": "object", "description": says });
     object(
         json!({
             "schema_version": { "type": "string", "const": "ingest.v1" },
@@ -133,14 +127,13 @@ fn envelope_schema() -> Value {
 }
 
 fn heartbeat_schema() -> Value {
-    let part = |says: &str| json!({ "type": "object", "description": says });
     let maybe = |says: &str| json!({ "type": ["object", "null"], "description": says });
     object(
         json!({
             "schema_version": { "type": "string", "const": "connector.heartbeat.v1" },
             "connector": part("connector_type, endpoint_identity, instance_id and version"),
             "status": part("state (healthy, degraded or error), error_message and uptime_s"),
-            "counters": part(&format!("{}, since the start", Counters::COUNTER_NAMES.join(", "))),
+            "counters": part(&format!("{}, since the start", COUNTER_NAMES.join(", "))),
             "checkpoint": maybe("cursor and updated_at"),
             "capabilities": maybe("whatever the connector can do"),
             "sent_at": { "type": "string", "format": "date-time" },
@@ -150,7 +143,7 @@ fn heartbeat_schema() -> Value {
 }
 
 fn inbox_schema() -> Value {
-    let text = json!({ "type": "string" });
+    let text = text();
     let time = json!({ "type": "string", "format": "date-time" });
     object(
         json!({
@@ -158,7 +151,7 @@ fn inbox_schema() -> Value {
                 "type": ["string", "integer"],
                 "description": "next_after of the page before; 0 from the start",
             },
-            "limit": { "type": "integer", "minimum": 1, "maximum": 1000 },
+            "limit": integer(1, 1000),
             "channel": text,
             "provider": text,
             "endpoint": text,
@@ -166,7 +159,7 @@ fn inbox_schema() -> Value {
             "thread": text,
             "since": time,
             "until": time,
-            "wait": { "type": "integer", "minimum": 0, "maximum": 30 },
+            "wait": integer(0, 30),
         }),
         &[],
     )
@@ -194,12 +187,10 @@ pub(super) fn all() -> Vec<Tool> {
     TOOLS.iter().map(tool).collect()
 }
 
-/// Finds a tool by its name.
 pub(super) fn find(name: &str) -> Option<&'static ToolSpec> {
     TOOLS.iter().find(|tool| tool.name == name)
 }
 
-/// Runs a tool.
 pub(super) async fn run(call: &ToolCall, tool: &ToolSpec) -> ApiResult<ToolResult> {
     let ToolCall { state, caller, .. } = call;
     // The store checks the token of a submission again; reads are checked here.
@@ -232,7 +223,6 @@ async fn record_heartbeat(call: &ToolCall) -> ApiResult<ToolResult> {
     Ok(small_result(&heartbeat::record(&call.state, &call.caller, &envelope).await?))
 }
 
-/// Returns a small result.
 pub(super) fn small_result(value: &Value) -> ToolResult {
     ToolResult::new(value.to_string(), None)
 }

@@ -1,6 +1,7 @@
 //! Channel list.
 
-use super::row::{DatabaseRow, FromRow, RowReader};
+use super::row::from_row;
+use super::token::split;
 use crate::error::StorageResult;
 use async_trait::async_trait;
 use tenure_wire::ingest::Channel;
@@ -25,13 +26,7 @@ pub(super) fn joined(channel: &Channel) -> String {
     channel.providers.join(",")
 }
 
-impl FromRow for Channel {
-    fn from_row<R: DatabaseRow>(row: &mut RowReader<'_, R>) -> Result<Self, R::Error> {
-        let (name, providers): (String, String) = (row.get()?, row.get()?);
-        let providers = providers.split(',').map(str::to_owned).collect();
-        Ok(Self { name, providers, alias: row.maybe()? })
-    }
-}
+from_row! { Channel, |row| name, providers = split(&row.get::<String>()?), alias }
 
 /// Name of a change in the audit trail.
 pub(super) fn action(was: Option<&Channel>, becomes: Option<&Channel>) -> &'static str {

@@ -1,9 +1,11 @@
 //! Dead letters.
 
+use async_trait::async_trait;
 use uuid::Uuid;
 
-use super::row::{DatabaseRow, FromRow, RowReader};
-use super::{BadFence, Decision, NewestHold, SubmissionRejection, TokenEnd};
+use super::row::from_row;
+use super::{Decision, IngestFence, Permitted, SubmissionRejection};
+use crate::error::StorageResult;
 
 /// An event that a connector gave up.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,12 +65,8 @@ pub enum PostOutcome {
         /// Whether the same was posted before.
         duplicate: bool,
     },
-    /// As for submissions.
-    Fenced(Option<NewestHold>),
-    /// As for submissions.
-    BadFence(BadFence),
-    /// As for submissions.
-    TokenEnded(TokenEnd),
+    /// It is not stored.
+    Rejected(SubmissionRejection),
 }
 
 /// Which dead letters to list.
@@ -112,45 +110,30 @@ pub enum ResolveOutcome {
     Nothing,
 }
 
-impl From<SubmissionRejection> for PostOutcome {
-    fn from(rejection: SubmissionRejection) -> Self {
-        match rejection {
-            SubmissionRejection::Fenced(newest) => Self::Fenced(newest),
-            SubmissionRejection::BadFence(bad) => Self::BadFence(bad),
-            SubmissionRejection::TokenEnded(ended) => Self::TokenEnded(ended),
-        }
-    }
+/// Storage of dead letters.
+#[async_trait]
+pub trait DeadLetters {
+    /// Keeps a dead letter, once. Fence and token as for submissions.
+    async fn post_letter(
+        &self,
+        letter: &DeadLetter,
+        fence: Option<&IngestFence>,
+        token_id: Option<&str>,
+    ) -> StorageResult<PostOutcome>;
+    /// Dead letters, oldest first.
+    async fn letters(&self, query: &LetterQuery) -> StorageResult<Vec<StoredLetter>>;
+    /// One of them.
+    async fn letter(&self, id: Uuid) -> StorageResult<Option<StoredLetter>>;
+    /// Ends one that is pending.
+    async fn resolve_letter(&self, resolve: &LetterResolution) -> Permitted<ResolveOutcome>;
+    /// Counts the pending ones.
+    async fn pending_letters(&self) -> StorageResult<u64>;
 }
 
-impl FromRow for StoredLetter {
-    fn from_row<R: DatabaseRow>(row: &mut RowReader<'_, R>) -> Result<Self, R::Error> {
-        let (id, digest, posted_at) = (row.get()?, row.get()?, row.time()?);
-        let (channel, provider, endpoint_identity) = (row.get()?, row.get()?, row.get()?);
-        let (external_event_id, error_class) = (row.maybe()?, row.get()?);
-        let (reason, attempts) = (row.get()?, row.get()?);
-        let (duty, token_id) = (row.maybe()?, row.maybe()?);
-        let letter = DeadLetter {
-            id,
-            digest,
-            channel,
-            provider,
-            endpoint_identity,
-            external_event_id,
-            error_class,
-            reason,
-            attempts,
-            envelope: row.get()?,
-        };
-        Ok(Self {
-            letter,
-            posted_at,
-            duty,
-            token_id,
-            state: row.get()?,
-            resolved_at: row.maybe_time()?,
-            resolved_by: row.maybe()?,
-            resolution: row.maybe()?,
-            request_id: row.maybe()?,
-        })
-    }
+from_row! { DeadLetter, |row|
+    id, digest, channel, provider, endpoint_identity, external_event_id, error_class, reason,
+    attempts, envelope,
+}
+from_row! { StoredLetter, |row|
+    letter, posted_at, duty, token_id, state, resolved_at, resolved_by, resolution, request_id,
 }

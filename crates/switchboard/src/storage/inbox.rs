@@ -1,11 +1,15 @@
-//! Inbox: queries, messages, and the check of a reader's cursor.
+//! Inbox: messages, and the check of a reader's cursor.
 //!
 //! Why: docs/decisions/0031-inbox-cursor-names-its-message.md
 
-use tenure_wire::ingest::{InboxCursor, Tag};
+use async_trait::async_trait;
+use tenure_duty::process;
+use tenure_wire::ingest::{InboxCursor, InboxQuery, Tag};
 use uuid::Uuid;
 
-use super::row::{DatabaseRow, FromRow, RowReader};
+use super::row::from_row;
+use super::{Submission, SubmissionOutcome};
+use crate::error::StorageResult;
 
 /// A new incarnation begins at a full second of Unix time in microseconds, and at least so far
 /// above what is known: no inbox takes a million messages a second, so no reader has seen more.
@@ -18,29 +22,6 @@ const LATEST: i64 = 1 << 52;
 pub(super) fn jump(known: i64, now: i64) -> i64 {
     let now = now.clamp(0, LATEST);
     (now - now % JUMP + JUMP).max(known + JUMP)
-}
-
-/// Which part of the inbox to read.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct InboxQuery {
-    /// Only what comes after this; position 0 from the start.
-    pub after: InboxCursor,
-    /// At most so many.
-    pub limit: usize,
-    /// Only of this channel, and so on.
-    pub channel: Option<String>,
-    /// Only of this provider.
-    pub provider: Option<String>,
-    /// Only of this endpoint.
-    pub endpoint_identity: Option<String>,
-    /// Only of this sender.
-    pub sender_identity: Option<String>,
-    /// Only of this thread.
-    pub thread_identity: Option<String>,
-    /// Only received at or after this, in Unix microseconds.
-    pub since: Option<i64>,
-    /// Only received before this, in Unix microseconds.
-    pub until: Option<i64>,
 }
 
 /// A message of the inbox.
@@ -146,21 +127,29 @@ impl CursorPlace {
     }
 }
 
-impl FromRow for InboxMessage {
-    fn from_row<R: DatabaseRow>(row: &mut RowReader<'_, R>) -> Result<Self, R::Error> {
-        Ok(Self {
-            position: row.get()?,
-            request_id: row.get()?,
-            received_at: row.time()?,
-            channel: row.get()?,
-            provider: row.get()?,
-            endpoint_identity: row.get()?,
-            sender_identity: row.get()?,
-            thread_identity: row.maybe()?,
-            dedupe_key: row.get()?,
-            token_id: row.maybe()?,
-            lifecycle_state: row.get()?,
-            envelope: row.get()?,
-        })
+/// Storage of messages.
+#[async_trait]
+pub trait Inbox: Sync {
+    /// Stores what is new, in one transaction; an answer for each submission.
+    async fn commit(&self, group: &[Submission]) -> StorageResult<Vec<SubmissionOutcome>>;
+
+    /// A page of the inbox. It looks at a bounded number of rows: it may be empty before the end.
+    async fn inbox(&self, query: &InboxQuery) -> StorageResult<InboxRead>;
+    /// One message.
+    async fn message(&self, request_id: Uuid) -> StorageResult<MessageLookup>;
+    /// The newest position; cheap, for those who wait for more.
+    async fn last_position(&self) -> StorageResult<i64>;
+    /// Takes the inbox over after a restore and notes it: the position above which it goes on.
+    async fn adopt(&self, by: &str) -> StorageResult<i64>;
+    /// About the position that [`Inbox::adopt`] would say now: by the clock of this host, and
+    /// without what earlier adoptions left free.
+    async fn foresee_adopt(&self) -> StorageResult<i64> {
+        let now = i64::try_from(process::unix_micros()).unwrap_or(i64::MAX);
+        Ok(jump(self.last_position().await?, now))
     }
+}
+
+from_row! { InboxMessage, |row|
+    position, request_id, received_at, channel, provider, endpoint_identity, sender_identity,
+    thread_identity, dedupe_key, token_id, lifecycle_state, envelope,
 }

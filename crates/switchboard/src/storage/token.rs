@@ -1,7 +1,12 @@
 //! Tokens and attempts to use them.
 
+use serde::{Deserialize, Serialize};
+
+use async_trait::async_trait;
+
 use super::TokenEnd;
-use super::row::{DatabaseRow, FromRow, RowReader};
+use super::row::from_row;
+use crate::error::StorageResult;
 
 /// A token without its secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +40,8 @@ pub struct Token {
 }
 
 /// A source: channel, provider and endpoint.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SourceScope {
     /// `source.channel`.
     pub channel: String,
@@ -104,11 +110,11 @@ pub struct TokenUsage {
 
 /// An attempt to use the API.
 #[derive(Clone, Debug)]
-pub struct Attempt<'a> {
+pub struct Attempt {
     /// SHA-256 of what was shown; `None` when nothing was, or nothing that could be a token.
     pub hash: Option<[u8; 32]>,
     /// Address without port, or the first half of one (IPv6).
-    pub address: &'a str,
+    pub address: String,
     /// Maximum number of failures of an address within a window.
     pub limit: i64,
     /// Length of a window in microseconds, from its first failure.
@@ -131,61 +137,54 @@ pub enum Admission {
     },
 }
 
-impl FromRow for Token {
-    fn from_row<R: DatabaseRow>(row: &mut RowReader<'_, R>) -> Result<Self, R::Error> {
-        let (token_id, environment, roles): (_, _, String) = (row.get()?, row.get()?, row.get()?);
-        let scope = match (row.maybe()?, row.maybe()?, row.maybe()?) {
-            (Some(channel), Some(provider), Some(endpoint_identity)) => {
-                Some(SourceScope { channel, provider, endpoint_identity })
-            }
-            _ => None,
-        };
-        Ok(Self {
-            token_id,
-            environment,
-            roles: roles.split(',').filter(|role| !role.is_empty()).map(str::to_owned).collect(),
-            scope,
-            created_at: row.time()?,
-            created_by: row.get()?,
-            expires_at: row.time()?,
-            revoked_at: row.maybe_time()?,
-            revoked_by: row.maybe()?,
-            revoked_reason: row.maybe()?,
-            description: row.get()?,
-            replaces_token_id: row.maybe()?,
-            last_used_at: row.maybe_time()?,
-        })
-    }
+/// Storage of tokens, their usage and audit trail.
+#[async_trait]
+pub trait Tokens {
+    /// Judges an attempt in one atomic statement and counts it if it failed.
+    async fn admit(&self, attempt: &Attempt) -> StorageResult<Admission>;
+    /// Whether a token was ever created, even if all have ended.
+    async fn has_tokens(&self) -> StorageResult<bool>;
+    /// Creates a token. Returns `false` if the token that it replaces does not exist.
+    async fn create_token(&self, token: &NewToken) -> StorageResult<bool>;
+    /// All tokens, oldest first.
+    async fn tokens(&self) -> StorageResult<Vec<Token>>;
+    /// Ends a token at once. Returns `None` if there is none of that id, `false` if it had ended.
+    async fn revoke_token(
+        &self,
+        token_id: &str,
+        by: &str,
+        reason: &str,
+    ) -> StorageResult<Option<bool>>;
+    /// Adds to the usage of tokens and records the time of their use.
+    async fn add_usage(&self, usage: &[TokenUsage]) -> StorageResult<()>;
+    /// Usage of a token, or of all, since a day.
+    async fn usage(
+        &self,
+        token_id: Option<&str>,
+        since_day: &str,
+    ) -> StorageResult<Vec<TokenUsage>>;
+    /// The audit trail, newest first, of a token or of all.
+    async fn audit(&self, token_id: Option<&str>, limit: usize) -> StorageResult<Vec<TokenAudit>>;
 }
 
-impl FromRow for SourceScope {
-    fn from_row<R: DatabaseRow>(row: &mut RowReader<'_, R>) -> Result<Self, R::Error> {
-        Ok(Self { channel: row.get()?, provider: row.get()?, endpoint_identity: row.get()? })
-    }
+from_row! { Token, |row|
+    token_id, environment, roles = split(&row.get::<String>()?),
+    scope = match (row.get()?, row.get()?, row.get()?) {
+        (Some(channel), Some(provider), Some(endpoint_identity)) => {
+            Some(SourceScope { channel, provider, endpoint_identity })
+        }
+        _ => None,
+    },
+    created_at, created_by, expires_at, revoked_at, revoked_by, revoked_reason, description,
+    replaces_token_id, last_used_at,
 }
-
-impl FromRow for TokenAudit {
-    fn from_row<R: DatabaseRow>(row: &mut RowReader<'_, R>) -> Result<Self, R::Error> {
-        Ok(Self {
-            token_id: row.get()?,
-            action_type: row.get()?,
-            operator_identity: row.get()?,
-            reason: row.get()?,
-            performed_at: row.time()?,
-            metadata: row.get()?,
-        })
-    }
+from_row! { SourceScope, |row| channel, provider, endpoint_identity }
+from_row! { TokenAudit, |row|
+    token_id, action_type, operator_identity, reason, performed_at, metadata,
 }
+from_row! { TokenUsage, |row| token_id, day, requests, accepted, duplicates, refused }
 
-impl FromRow for TokenUsage {
-    fn from_row<R: DatabaseRow>(row: &mut RowReader<'_, R>) -> Result<Self, R::Error> {
-        Ok(Self {
-            token_id: row.get()?,
-            day: row.get()?,
-            requests: row.get()?,
-            accepted: row.get()?,
-            duplicates: row.get()?,
-            refused: row.get()?,
-        })
-    }
+/// Splits names that are stored with commas.
+pub(super) fn split(names: &str) -> Vec<String> {
+    names.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }

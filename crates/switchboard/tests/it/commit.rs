@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tempfile::TempDir;
 use tenure_store::{IfAbsent, StoreUrl};
-use tenure_switchboard::commit::{CommitLimits, Committer, SubmitError, SubmitOutcome};
+use tenure_switchboard::commit::{CommitLimits, Committer, SubmitError};
 use tenure_switchboard::storage;
 
 use crate::storage::kit;
@@ -32,7 +32,7 @@ async fn what_waits_at_the_end_is_stored() {
     let mut stored = 0;
     while let Some(answer) = clients.join_next().await {
         match answer.unwrap() {
-            Ok(SubmitOutcome::Stored(_)) => stored += 1,
+            Ok(_) => stored += 1,
             Err(SubmitError::Full | SubmitError::Closed) => {}
             other => panic!("{other:?}"),
         }

@@ -11,10 +11,13 @@ use std::time::Duration;
 
 use tenure_core::Code;
 use tenure_store::IfAbsent;
-use tenure_switchboard::storage::{InboxQuery, Storage, SubmissionOutcome, postgres};
+use tenure_switchboard::storage::{
+    Inbox as _, InboxQuery, Storage, SubmissionOutcome, SubmissionRejection, postgres,
+};
 use tenure_wire::ingest::InboxCursor;
 use testkit::{Pgbouncer, PostgresOptions, PostgresServer};
 use tokio::task::JoinSet;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, NoTls};
 
 use crate::place::Place;
@@ -149,7 +152,10 @@ async fn a_stale_holder_is_fenced_under_any_default_isolation() {
             VALUES ('telegram/bot', 6, 'new', clock_timestamp()); COMMIT";
         client.batch_execute(announce).await.unwrap();
         let settled = late.await.unwrap().unwrap();
-        assert!(matches!(&settled[..], [SubmissionOutcome::Fenced(_)]), "{level}: {settled:?}");
+        assert!(
+            matches!(&settled[..], [SubmissionOutcome::Rejected(SubmissionRejection::Fenced(_))]),
+            "{level}: {settled:?}"
+        );
     }
 }
 
@@ -165,6 +171,33 @@ async fn session(place: &Place) -> Client {
     let client = client(url).await;
     client.batch_execute(&format!("SET search_path TO {schema}")).await.unwrap();
     client
+}
+
+/// Functions are checked where a migration makes them.
+#[tokio::test]
+async fn every_statement_fits_the_tables() {
+    let Some(place) = Place::postgres().await else { return };
+    let ((_, schema), client) = (place.schema(), session(&place).await);
+    let files = concat!(env!("CARGO_MANIFEST_DIR"), "/src/storage/postgres/sql");
+    let mut prepared = 0;
+    for folder in std::fs::read_dir(files).unwrap() {
+        let folder = folder.unwrap().path();
+        if folder.ends_with("routine") {
+            continue;
+        }
+        for file in folder.read_dir().unwrap() {
+            let file = file.unwrap().path();
+            let sql = std::fs::read_to_string(&file).unwrap();
+            let sql = sql.replace("tenure.", &format!("{schema}."));
+            // The types of parameters are looked at last: then every name was found.
+            let error = client.prepare(&sql).await.err();
+            let code = error.as_ref().and_then(tokio_postgres::Error::code);
+            let fits = error.is_none() || code == Some(&SqlState::AMBIGUOUS_PARAMETER);
+            assert!(fits, "{file:?}: {error:?}");
+            prepared += 1;
+        }
+    }
+    assert!(prepared > 50, "{prepared}");
 }
 
 /// Waits until a statement of this kind waits for a lock.

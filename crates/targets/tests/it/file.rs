@@ -38,19 +38,19 @@ async fn each_form_is_read() {
 async fn what_cannot_be_read_completely_is_an_error() {
     let folder = TempDir::new().unwrap();
     refused(&url(&folder, "absent"), "No such file").await;
-    refused(&format!("file:{}", folder.path().display()), "is no file").await;
+    refused(&format!("file:{}", folder.path().display()), "is not a file").await;
     refused(&write(&folder, "t", ""), "is empty").await;
     refused(&write(&folder, "t.json", ""), "is empty").await;
     refused(&write(&folder, "t.json", "[\"a\", \"b"), "EOF").await;
     refused(&write(&folder, "t.json", "a\nb\n"), "JSON").await;
-    refused(&write(&folder, "t", b"a\n\xff\n"), "line 2 is no UTF-8").await;
+    refused(&write(&folder, "t", b"a\n\xff\n"), "line 2 is not UTF-8").await;
     refused(&write(&folder, "t", "a\n\nb\0c\n"), "line 3: entry 2: a duty id contains").await;
     refused(&write(&folder, "t", format!("{}\n", "x".repeat(513))), "513 bytes").await;
     refused(&write(&folder, "t", "x".repeat(5000)), "line 1 is longer").await;
     // A pipe without a writer would be waited for.
     let pipe = folder.path().join("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    refused(&url(&folder, "pipe"), "is no file").await;
+    refused(&url(&folder, "pipe"), "is not a file").await;
 }
 
 #[tokio::test]

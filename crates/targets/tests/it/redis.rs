@@ -59,7 +59,7 @@ async fn members_of_a_set_are_targets() {
     assert_eq!(listed(&format!("{}?set=absent", redis.url())).await, [""; 0]);
     // Text of others is not obeyed by whoever reads the error.
     redis.cli(&["EVAL", "return redis.call('SADD', 'to do', '\\255\\27')", "0"]).unwrap();
-    refused(&url(""), "\\u{1b}\" is no UTF-8").await;
+    refused(&url(""), "\\u{1b}\" is not UTF-8").await;
 }
 
 /// While a table grows or shrinks, SCAN names keys twice.

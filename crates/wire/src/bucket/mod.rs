@@ -1,4 +1,4 @@
-//! Bucketing in a connector's config and state: four settings, and which bucket ran last.
+//! Bucketing in a connector's config and state: four settings, and the bucket that ran last.
 //!
 //! ```
 //! use tenure_wire::bucket::{CommitTiming, apply};
@@ -17,7 +17,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Every other member of config and state stays as it was, byte for byte and in its place.
+//! All other members of config and state keep their bytes and their place.
 
 mod config;
 mod notice;
@@ -31,17 +31,16 @@ pub use config::Config;
 pub use notice::Notice;
 pub use state::{Executed, OWN_STATE, STATE, carry_over};
 
-/// The four settings as JSON Schema, for the specification of a connector.
+/// JSON Schema of the four settings, for the specification of a connector.
 pub const SCHEMA: &str = include_str!("schema.json");
 
-/// When the state says that a bucket was executed.
+/// Time at which the state records that a bucket was executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CommitTiming {
-    /// When its run starts. A run that fails skips its bucket until the next cycle.
+    /// At the start of its run. A failed run skips its bucket until the next cycle.
     #[default]
     AtStart,
-    /// When its run has succeeded: [`Applied::executed`]. Until then the state stays as it was, and
-    /// the same bucket is chosen again.
+    /// After its run succeeded: [`AppliedBucket::executed`]. Until then the same bucket is chosen.
     OnSuccess,
 }
 
@@ -52,24 +51,24 @@ pub struct AppliedBucket {
     pub config: Object,
     /// The state to keep now.
     pub state: Option<Object>,
-    /// The bucket that was chosen; `None` when there is no rotation.
+    /// The chosen bucket; `None` without rotation.
     pub executed: Option<Executed>,
     /// Notices for a log.
     pub notices: Vec<Notice>,
 }
 
-/// Checks the settings of a config. What a log is to say is returned.
+/// Validates the settings of a config and returns notices for a log.
 pub fn validate(config: &Object) -> Result<Vec<Notice>, Invalid> {
     Ok(Config::read(config)?.notices)
 }
 
-/// The bucket that comes next. Ranges count only while there is a rotation.
+/// Returns the next bucket. Ranges count only with rotation.
 pub fn next(config: &Object, state: Option<&Object>) -> Result<u32, Invalid> {
     let Config { total, ranges, .. } = Config::read(config)?;
     Ok(next_of(total, ranges.as_ref(), state::last(state, total).ok()))
 }
 
-/// Chooses the bucket of a run. Without rotation config and state come back as they were.
+/// Chooses the bucket of a run. Without rotation, config and state are returned unchanged.
 pub fn apply(
     mut config: Object,
     state: Option<Object>,

@@ -6,31 +6,31 @@ use tenure_core::bucket::{Invalid, Total};
 
 use super::STATE;
 
-/// A line for a log. It repeats what stood in config or state: escape it where it is shown.
+/// Notice for a log. It repeats parts of config and state: escape it where it is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// There are ranges and no rotation.
+    /// Ranges are set without rotation.
     RangesIgnored {
-        /// The ranges, cut short if they are long.
+        /// The ranges, shortened.
         value: String,
     },
-    /// The ranges that are ignored could not be read.
+    /// The ignored ranges are invalid.
     RangesUnreadable(Invalid),
-    /// The state names a bucket that does not exist, or nothing that could be one.
+    /// The state does not name an existing bucket.
     StateDamaged {
-        /// Content of its reserved member, cut short if it is long.
+        /// Content of its reserved member, shortened.
         value: String,
         /// Number of buckets.
         total: Total,
     },
     /// The state was written with another total.
     TotalChanged {
-        /// The total of then.
+        /// The previous total.
         from: u64,
-        /// The total of now.
+        /// The current total.
         to: Total,
     },
-    /// The rotation has chosen a bucket.
+    /// The rotation chose a bucket.
     Chosen {
         /// The bucket.
         bucket: u32,
@@ -38,7 +38,7 @@ pub enum Notice {
 }
 
 impl Notice {
-    /// Whether somebody should look at it.
+    /// Returns whether the notice needs attention.
     pub fn is_warning(&self) -> bool {
         !matches!(self, Self::RangesIgnored { .. } | Self::Chosen { .. })
     }
@@ -52,7 +52,7 @@ impl fmt::Display for Notice {
                 "bucket_ranges {value} ignored because round_robin_bucket_execution is not enabled"
             ),
             Self::RangesUnreadable(invalid) => {
-                write!(f, "bucket_ranges would be refused: {}", invalid.told())
+                write!(f, "bucket_ranges would be refused: {}", invalid.details())
             }
             Self::StateDamaged { value, total } => write!(
                 f,

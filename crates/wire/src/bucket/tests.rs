@@ -49,7 +49,7 @@ fn bad_settings_are_refused_in_the_order_of_connectors() {
     // 1e400 is a number that nothing can hold.
     let huge = object(r#"{"bucket_total":1e400}"#);
     assert_eq!(
-        validate(&huge).unwrap_err().told().to_string(),
+        validate(&huge).unwrap_err().details(),
         "bucket_total must be a positive integer (bucket_total is 1e400; allowed is a whole number \
          from 1 to 1000000)"
     );

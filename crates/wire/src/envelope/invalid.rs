@@ -4,19 +4,18 @@ use std::fmt::{self, Display};
 
 use super::json::{JsonError, JsonErrorKind};
 
-/// Why an envelope was refused. It shows as one line that names each field, what was given and what
-/// is allowed.
+/// Errors of an envelope. `Display` is one line: each field, the given value and what is allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidEnvelope {
     /// Protocol, as in `ingest.v1`.
     pub protocol: &'static str,
-    /// The first things that are wrong, at most [`Invalid::MOST`]; never empty.
+    /// The first issues, at most [`InvalidEnvelope::MAX_ISSUES`]; never empty.
     pub issues: Vec<Issue>,
     /// Number of further issues.
     pub more: usize,
 }
 
-/// One thing that is wrong.
+/// One error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Issue {
     /// For programs: `missing`, `extra_forbidden`, `timezone_required` and so on.
@@ -28,20 +27,20 @@ pub struct Issue {
 }
 
 impl InvalidEnvelope {
-    /// So many issues are told; of more only the number.
+    /// Maximum number of reported issues; of further ones only the number is given.
     pub const MAX_ISSUES: usize = 20;
 
-    /// The whole of it is wrong.
+    /// Returns an error of the whole envelope.
     pub(crate) fn json(protocol: &'static str, kind: &'static str, says: String) -> Self {
         Self { protocol, issues: vec![Issue { kind, at: String::new(), says }], more: 0 }
     }
 
-    /// Without an issue nothing that is required can be missing: this is never seen.
+    /// Not reached: a missing field is reported as an issue first.
     pub(crate) fn missing(protocol: &'static str) -> Self {
         Self::json(protocol, "missing", "a field is missing".to_owned())
     }
 
-    /// Whether a channel or provider is refused that another list may have.
+    /// Returns whether a channel or provider is unknown, which a newer list may have.
     pub fn is_about_source(&self) -> bool {
         let kinds = ["literal_error", "invalid_source_provider"];
         let places = ["source", "source.channel", "source.provider"];

@@ -1,10 +1,9 @@
-//! Walking over JSON without building anything, and without recursion: how deep a value is nested
-//! is up to whoever sent it.
+//! JSON scanner that builds no values and does not recurse: the sender controls the nesting.
 //!
-//! It is written by hand because an envelope is read once, from front to back, and parsers made for
-//! values give up what is needed of it: where each value stands, so that a payload is kept to the
-//! byte; strings with lone surrogates; fields that stand twice; numbers of any size; and to go on
-//! after a value that is wrong. What is JSON is what `serde_json` takes, which the tests compare.
+//! It is written by hand because an envelope is read once, and parsers that build values lose what
+//! is needed: the position of each value, so that a payload keeps its bytes; strings with lone
+//! surrogates; duplicate fields; numbers of any size; and reading on after a wrong value. It
+//! accepts the same JSON as `serde_json`, which tests compare.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -41,7 +40,7 @@ pub(crate) struct JsonString {
     pub(crate) escaped: bool,
 }
 
-/// A place in a text.
+/// Position in a text.
 #[derive(Clone, Debug)]
 pub(crate) struct Scanner<'a> {
     bytes: &'a [u8],
@@ -57,7 +56,7 @@ impl<'a> Scanner<'a> {
         Self { bytes: text.as_bytes(), at: 0, blanks: 0 }
     }
 
-    /// The next byte that is not white space; 0 at the end, where no token of JSON is 0.
+    /// Returns the next byte that is not white space; 0 at the end.
     pub(crate) fn peek(&mut self) -> u8 {
         let start = self.at;
         while matches!(self.here(), b' ' | b'\n' | b'\r' | b'\t') {
@@ -71,7 +70,7 @@ impl<'a> Scanner<'a> {
         self.bytes.get(self.at).copied().unwrap_or(0)
     }
 
-    /// Goes over a token of one byte, if it comes next.
+    /// Skips a token of one byte, if it comes next.
     pub(crate) fn take(&mut self, byte: u8) -> bool {
         let there = self.peek() == byte;
         self.at += usize::from(there);
@@ -82,13 +81,13 @@ impl<'a> Scanner<'a> {
         Err(JsonError { at: self.at, why: JsonErrorKind::Expected(what) })
     }
 
-    /// The end of the text, and nothing before it.
+    /// Checks that nothing more follows.
     pub(crate) fn end(&mut self) -> Result<()> {
         self.peek();
         if self.at == self.bytes.len() { Ok(()) } else { self.expected("nothing more") }
     }
 
-    /// The name of a member and its colon.
+    /// Reads the name of a member and its colon.
     pub(crate) fn name(&mut self) -> Result<JsonString> {
         if self.peek() != b'"' {
             return self.expected("a name in quotes");
@@ -97,7 +96,7 @@ impl<'a> Scanner<'a> {
         if self.take(b':') { Ok(name) } else { self.expected("a colon") }
     }
 
-    /// A string, whose first quote comes next.
+    /// Reads a string whose first quote comes next.
     pub(crate) fn string(&mut self) -> Result<JsonString> {
         self.at += 1;
         let start = self.at;
@@ -138,7 +137,7 @@ impl<'a> Scanner<'a> {
         if text.escaped { Cow::Owned(unescape(inside)) } else { Cow::Borrowed(inside) }
     }
 
-    /// Goes over a number; whether it is an integer.
+    /// Skips a number; returns whether it is an integer.
     pub(crate) fn number(&mut self) -> Result<bool> {
         self.at += usize::from(self.here() == b'-');
         match self.here() {
@@ -186,15 +185,16 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// Goes over one value, at most `most` arrays and objects deep; says where it is.
+    /// Skips one value, at most `most` arrays and objects deep; returns its range.
     pub(crate) fn skip(&mut self, most: usize) -> Result<Range<usize>> {
         self.peek();
         let start = self.at;
-        let mut nest = Nest::default();
+        // For each open array or object, whether it is an object.
+        let mut nest = Vec::new();
         loop {
             let open = self.peek();
             if open == b'{' || open == b'[' {
-                if nest.depth == most {
+                if nest.len() == most {
                     return Err(JsonError { at: self.at, why: JsonErrorKind::TooDeep });
                 }
                 self.at += 1;
@@ -209,58 +209,27 @@ impl<'a> Scanner<'a> {
             } else {
                 self.scalar()?;
             }
-            while nest.depth > 0 && !self.take(b',') {
-                let object = nest.in_object();
+            while let Some(&object) = nest.last()
+                && !self.take(b',')
+            {
                 if !self.take(if object { b'}' } else { b']' }) {
                     return self.expected(if object { "a comma or }" } else { "a comma or ]" });
                 }
                 nest.pop();
             }
-            if nest.depth == 0 {
-                return Ok(start..self.at);
+            match nest.last() {
+                None => return Ok(start..self.at),
+                Some(true) => _ = self.name()?,
+                Some(false) => {}
             }
-            if nest.in_object() {
-                self.name()?;
-            }
         }
-    }
-}
-
-/// Which of the values around a place are objects: one bit for each.
-#[derive(Default)]
-struct Nest {
-    depth: usize,
-    /// The innermost of them; the last bit is the innermost.
-    top: u128,
-    below: Vec<u128>,
-}
-
-impl Nest {
-    fn push(&mut self, object: bool) {
-        if self.depth > 0 && self.depth.is_multiple_of(128) {
-            self.below.push(self.top);
-        }
-        self.depth += 1;
-        self.top = self.top << 1 | u128::from(object);
-    }
-
-    fn pop(&mut self) {
-        self.depth -= 1;
-        self.top >>= 1;
-        if self.depth > 0 && self.depth.is_multiple_of(128) {
-            self.top = self.below.pop().unwrap_or(0);
-        }
-    }
-
-    fn in_object(&self) -> bool {
-        self.top & 1 == 1
     }
 }
 
 /// End of a run of plain text: a quote, a backslash or a control character.
 fn find_special(bytes: &[u8]) -> Option<usize> {
     let special = |byte: &u8| *byte < 0x20 || *byte == b'"' || *byte == b'\\';
-    // Sixteen at a time, without a branch for each, so that the compiler takes them at once.
+    // Sixteen at a time, without a branch for each, so that the compiler vectorises it.
     let plain = |chunk: &&[u8]| !chunk.iter().fold(false, |any, byte| any | special(byte));
     let skipped = 16 * bytes.chunks_exact(16).take_while(plain).count();
     Some(skipped + bytes[skipped..].iter().position(special)?)
@@ -271,7 +240,7 @@ fn hex4(bytes: &[u8], at: usize) -> Option<u32> {
     digits.iter().try_fold(0, |sum, digit| Some(sum << 4 | char::from(*digit).to_digit(16)?))
 }
 
-/// Decodes the inside of a string that was gone over.
+/// Decodes the inside of a string that was skipped before.
 pub(super) fn unescape(inside: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(inside.len());
     let mut rest = inside;
@@ -297,8 +266,7 @@ pub(super) fn unescape(inside: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The code point of an escape behind its `\u`, and how much of the text it takes: two surrogates
-/// that make a pair are one.
+/// Returns the code point after `\u`, and the length of its escape: a surrogate pair is one.
 fn point(rest: &[u8]) -> (u32, usize) {
     let first = hex4(rest, 0).unwrap_or(0);
     let second = match rest.get(4..6) {

@@ -1,5 +1,5 @@
-//! Reading envelopes of any protocol: JSON objects of a closed shape, of which everything that is
-//! wrong is told at once.
+//! Reader for envelopes of any protocol: JSON objects of a closed shape. All errors are reported
+//! at once.
 
 mod invalid;
 pub(crate) mod json;
@@ -11,15 +11,15 @@ pub use invalid::{InvalidEnvelope, Issue};
 pub(crate) use json::JsonError;
 pub(crate) use reader::{ObjectShape, RawJson, Reader};
 
-/// Arrays and objects within each other; what is deeper breaks those who read it later. Many stop
-/// at 127, and a page of the inbox has the envelope in three more.
+/// Maximum nesting of arrays and objects. Many readers stop at 127, and a page of the inbox adds
+/// three levels.
 pub const MAX_DEPTH: usize = 124;
 
-/// The longest identity or key, in bytes of UTF-8: it must fit a row of an index.
+/// Maximum length of an identity or key in bytes: it must fit a row of an index.
 pub const MAX_IDENTITY_BYTES: usize = 1_024;
 
-/// Reads an envelope of a protocol: `value` is called in front of the first value, and what it
-/// gives is complete if there is no issue. Also gives the envelope as it is to be kept.
+/// Reads an envelope: `value` is called in front of the first value, and its result is complete if
+/// there is no issue. Also returns the envelope as it is stored.
 pub(crate) fn read<'a, T>(
     protocol: &'static str,
     bytes: &'a [u8],
@@ -35,7 +35,8 @@ pub(crate) fn read<'a, T>(
         Ok(text) => text,
     };
     let mut reader = Reader::new(protocol, text);
-    let start = reader.start();
+    reader.scan.peek();
+    let start = reader.scan.at;
     let read = value(&mut reader).map_err(|broken| InvalidEnvelope::broken(protocol, broken))?;
     Ok((read, reader.end(start)?))
 }

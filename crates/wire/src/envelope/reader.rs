@@ -1,4 +1,4 @@
-//! Reading the values that envelopes are made of, and remembering what is wrong with them.
+//! Reader for the values of an envelope. It collects errors and reads on.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -6,26 +6,25 @@ use std::ops::Range;
 
 use uuid::Uuid;
 
-use super::json::{self, JsonError, Scanner};
+use super::json::{self, JsonError, JsonString, Scanner};
 use super::time::{self, Wrong};
 use super::{InvalidEnvelope, Issue, MAX_DEPTH, MAX_IDENTITY_BYTES, text};
 
-/// The fields of an object; there may be no others.
-pub(crate) struct ObjectShape {
-    pub(crate) required: &'static [&'static str],
-    pub(crate) optional: &'static [&'static str],
-}
+type FieldNames = &'static [&'static str];
+
+/// Required and optional fields of an object; others are rejected.
+pub(crate) struct ObjectShape(pub(crate) FieldNames, pub(crate) FieldNames);
 
 impl ObjectShape {
     fn names(&self) -> impl Iterator<Item = &'static str> {
-        self.required.iter().chain(self.optional).copied()
+        self.0.iter().chain(self.1).copied()
     }
 }
 
-/// The largest integer that every reader of JSON can tell from its neighbours.
+/// Largest integer that every JSON reader represents exactly.
 const MAX_INTEGER: i128 = (1 << 53) - 1;
 
-/// JSON that is kept as it came.
+/// JSON that is stored unchanged.
 pub(crate) struct RawJson<'a> {
     pub(crate) json: &'a str,
     /// White space outside its strings.
@@ -37,21 +36,20 @@ enum PathStep {
     Item(usize),
 }
 
-/// A place in an envelope, and what was found on the way. A value that is wrong is noted, and
-/// reading goes on; only broken JSON ends it.
+/// Position in an envelope, and the findings so far. A wrong value is noted and skipped; only
+/// invalid JSON ends the reading.
 pub(crate) struct Reader<'a> {
-    /// Protocol of the envelope.
     protocol: &'static str,
     text: &'a str,
-    scan: Scanner<'a>,
+    pub(super) scan: Scanner<'a>,
     path: Vec<PathStep>,
     depth: usize,
     issues: Vec<Issue>,
     more: usize,
-    /// Fields that no shape has are left where they are.
-    keeps_unknown: bool,
-    /// Notes of values that were changed or left out so that the rest can be kept.
-    mended: Vec<String>,
+    /// Whether unknown fields are stored rather than rejected.
+    pub(crate) keeps_unknown: bool,
+    /// Notes of values that were changed or left out so that the rest can be stored.
+    pub(crate) mended: Vec<String>,
     /// Replacements of parts of the text, in order.
     edits: Vec<(Range<usize>, String)>,
 }
@@ -74,12 +72,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// From now on fields that are not known are no issue.
-    pub(crate) fn keep_unknown(&mut self) {
-        self.keeps_unknown = true;
-    }
-
-    /// Notes that the value at this place is wrong.
+    /// Notes that the current value is wrong.
     pub(crate) fn issue(&mut self, kind: &'static str, says: String) {
         self.issue_at(None, kind, || says);
     }
@@ -101,17 +94,12 @@ impl<'a> Reader<'a> {
         steps.collect::<Vec<_>>().join(".")
     }
 
-    /// Notes what became of the value at this place, which is not refused for it.
+    /// Notes a change of the current value, which is not rejected for it.
     fn mend(&mut self, says: &str) {
         self.mended.push(format!("{} {says}", self.place(None)));
     }
 
-    /// Takes the notes of values that were changed or left out so far.
-    pub(crate) fn mended(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.mended)
-    }
-
-    /// Goes over a value that is not what it should be.
+    /// Skips a value of the wrong type.
     fn wrong<T>(&mut self, kind: &'static str, should: &str) -> FieldResult<T> {
         let range = self.scan.skip(MAX_DEPTH - self.depth)?;
         let given = text::shown_value(&self.text.as_bytes()[range]);
@@ -119,7 +107,7 @@ impl<'a> Reader<'a> {
         Ok(None)
     }
 
-    /// Reads an object: calls `field` in front of the value of each field that is known.
+    /// Reads an object: calls `field` in front of the value of each known field.
     pub(crate) fn object(
         &mut self,
         shape: &ObjectShape,
@@ -156,7 +144,7 @@ impl<'a> Reader<'a> {
             }
         }
         self.depth -= 1;
-        for (n, name) in shape.required.iter().enumerate() {
+        for (n, name) in shape.0.iter().enumerate() {
             if seen & (1 << n) == 0 {
                 self.issue_at(Some(name), "missing", || "is missing".to_owned());
             }
@@ -164,7 +152,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Goes over a field that may not be there, or not twice.
+    /// Skips a field that is unknown, or there for the second time.
     fn refuse_field(
         &mut self,
         shape: &ObjectShape,
@@ -186,7 +174,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Reads an array, or null: calls `item` in front of each item; says how many there were.
+    /// Reads an array, or null: calls `item` in front of each item; returns their number.
     pub(crate) fn array(
         &mut self,
         mut item: impl FnMut(&mut Self) -> Result<(), JsonError>,
@@ -212,7 +200,7 @@ impl<'a> Reader<'a> {
         Ok(count)
     }
 
-    /// Reads what may be null.
+    /// Reads a value that may be null.
     pub(crate) fn nullable<T>(
         &mut self,
         value: impl FnOnce(&mut Self) -> FieldResult<T>,
@@ -224,7 +212,7 @@ impl<'a> Reader<'a> {
         Ok(None)
     }
 
-    /// Reads an object that is nobody's business here.
+    /// Reads an object that is stored unchanged.
     pub(crate) fn kept(&mut self) -> FieldResult<RawJson<'a>> {
         if self.scan.peek() != b'{' {
             return self.wrong("dict_type", "an object");
@@ -234,7 +222,7 @@ impl<'a> Reader<'a> {
         Ok(Some(RawJson { json: &self.text[range], blanks: self.scan.blanks - before }))
     }
 
-    /// Reads a text that says something; without the white space around it.
+    /// Reads a text that is not blank, and trims it.
     pub(crate) fn text(&mut self) -> FieldResult<Cow<'a, [u8]>> {
         let said = self.trimmed()?;
         if said.as_ref().is_some_and(|said| said.is_empty()) {
@@ -244,13 +232,25 @@ impl<'a> Reader<'a> {
         Ok(said)
     }
 
-    /// Reads a text without the white space around it, of which nothing may be left.
-    fn trimmed(&mut self) -> FieldResult<Cow<'a, [u8]>> {
+    /// Reads a string, as it is written and decoded.
+    fn string(
+        &mut self,
+        kind: &'static str,
+        should: &str,
+    ) -> FieldResult<(JsonString, Cow<'a, [u8]>)> {
         if self.scan.peek() != b'"' {
-            return self.wrong("string_type", "a string");
+            return self.wrong(kind, should);
         }
         let string = self.scan.string()?;
         let said = self.scan.decode(&string);
+        Ok(Some((string, said)))
+    }
+
+    /// Reads a text, which may be blank, and trims it.
+    fn trimmed(&mut self) -> FieldResult<Cow<'a, [u8]>> {
+        let Some((string, said)) = self.string("string_type", "a string")? else {
+            return Ok(None);
+        };
         let kept = text::trim(&said);
         if kept.len() == said.len() {
             return Ok(Some(said));
@@ -269,21 +269,30 @@ impl<'a> Reader<'a> {
         }))
     }
 
-    /// Reads a text by which something is found again: every store can keep and index it.
+    /// Reads a text that every store can keep and index.
     pub(crate) fn identity(&mut self) -> FieldResult<String> {
         self.name(MAX_IDENTITY_BYTES)
     }
 
-    /// Reads a text that says something, of at most so many bytes, and that every store can keep.
+    /// Reads a text of at most `most` bytes that is not blank, and that every store can keep.
     pub(crate) fn name(&mut self, most: usize) -> FieldResult<String> {
-        match self.text()? {
-            Some(said) => Ok(self.storable(&said, most)),
-            None => Ok(None),
+        let Some(said) = self.text()? else { return Ok(None) };
+        if said.len() > most {
+            let says = format!("has {} bytes; at most {most} may be", said.len());
+            self.issue("string_too_long", says);
+            return Ok(None);
         }
+        let text = text::storable(&said).map(str::to_owned);
+        if text.is_none() {
+            let said = text::shown(&said);
+            let says = format!("{said} holds a NUL or a lone surrogate, which no store can keep");
+            self.issue("invalid_text", says);
+        }
+        Ok(text)
     }
 
-    /// Reads a text for people; null or an empty one says nothing. It is never refused for what it
-    /// says: what no store can keep is replaced, and what is longer than so many bytes is cut.
+    /// Reads a text for people; null and a blank text are none. It is never rejected: characters
+    /// that no store can keep are replaced, and it is cut to `most` bytes.
     pub(crate) fn remark(&mut self, most: usize) -> FieldResult<String> {
         let said = self.nullable(Self::trimmed)?.filter(|said| !said.is_empty());
         let Some(said) = said else { return Ok(None) };
@@ -301,31 +310,14 @@ impl<'a> Reader<'a> {
         Ok(Some(text))
     }
 
-    fn storable(&mut self, said: &[u8], most: usize) -> Option<String> {
-        if said.len() > most {
-            let says = format!("has {} bytes; at most {most} may be", said.len());
-            self.issue("string_too_long", says);
-            return None;
-        }
-        let text = text::storable(said).map(str::to_owned);
-        if text.is_none() {
-            let said = text::shown(said);
-            let says = format!("{said} holds a NUL or a lone surrogate, which no store can keep");
-            self.issue("invalid_text", says);
-        }
-        text
-    }
-
-    /// Reads an object that is nobody's business here. It is left out if it has more than so many
-    /// bytes, or what no store can keep.
+    /// Reads an object that is stored unchanged. It is left out if it has more than `most` bytes,
+    /// or characters that no store can keep.
     pub(crate) fn small_object(&mut self, most: usize) -> FieldResult<String> {
-        let Some(RawJson { json, .. }) = self.kept()? else {
-            return Ok(None);
-        };
+        let Some(RawJson { json, .. }) = self.kept()? else { return Ok(None) };
         if json.len() > most {
             self.mend(&format!("has more than {most} bytes of JSON and is left out"));
         } else if text::storable(&json::unescape(json.as_bytes())).is_none() {
-            // Only strings have escapes, so that the whole is decoded as one of them.
+            // Only strings have escapes, so the whole can be decoded as one.
             self.mend("holds a NUL or a lone surrogate and is left out");
         } else {
             return Ok(Some(json.to_owned()));
@@ -333,15 +325,13 @@ impl<'a> Reader<'a> {
         Ok(None)
     }
 
-    /// Reads a UUID in any of the forms that UUIDs are written in.
+    /// Reads a UUID in any notation.
     pub(crate) fn uuid(&mut self) -> FieldResult<Uuid> {
         const FORM: &str = "a UUID like 0198c5a1-7b1e-7c3f-9d55-5f0a2b6c8e10";
         if self.scan.peek() != b'"' {
             return self.wrong("uuid_type", FORM);
         }
-        let Some(said) = self.text()? else {
-            return Ok(None);
-        };
+        let Some(said) = self.text()? else { return Ok(None) };
         let uuid = Uuid::try_parse_ascii(&said).ok();
         if uuid.is_none() {
             self.issue("uuid_parsing", format!("{} is not {FORM}", text::shown(&said)));
@@ -360,15 +350,13 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Reads one of a few words, exactly as it is written.
+    /// Reads one of a list of words.
     pub(crate) fn one_of<'w>(&mut self, words: &'w [impl AsRef<str>]) -> FieldResult<&'w str> {
         let mut known = words.iter().map(AsRef::as_ref);
         let all = || words.iter().map(AsRef::as_ref).collect::<Vec<_>>().join(", ");
-        if self.scan.peek() != b'"' {
-            return self.wrong("literal_error", &format!("one of {}", all()));
-        }
-        let string = self.scan.string()?;
-        let said = self.scan.decode(&string);
+        let Some((_, said)) = self.string("literal_error", &format!("one of {}", all()))? else {
+            return Ok(None);
+        };
         let word = known.find(|word| word.as_bytes() == &*said);
         if word.is_none() {
             let says = format!("{} is not one of {}", text::shown(&said), all());
@@ -377,7 +365,7 @@ impl<'a> Reader<'a> {
         Ok(word)
     }
 
-    /// Reads an integer that is not less than `least`.
+    /// Reads an integer of at least `least`.
     pub(crate) fn integer(&mut self, least: i128) -> FieldResult<u64> {
         if !matches!(self.scan.peek(), b'-' | b'0'..=b'9') {
             return self.wrong("int_type", "an integer");
@@ -391,27 +379,23 @@ impl<'a> Reader<'a> {
             return Ok(None);
         }
         let far = if given.starts_with('-') { i128::MIN } else { i128::MAX };
-        match given.parse().unwrap_or(far) {
-            value if value < least => {
-                self.issue("greater_than_equal", format!("{shown} is less than {least}"));
-                Ok(None)
-            }
-            value if value > MAX_INTEGER => {
-                self.issue("less_than_equal", format!("{shown} is more than {MAX_INTEGER}"));
-                Ok(None)
-            }
-            value => Ok(u64::try_from(value).ok()),
+        let value = given.parse().unwrap_or(far);
+        if value < least {
+            self.issue("greater_than_equal", format!("{shown} is less than {least}"));
+        } else if value > MAX_INTEGER {
+            self.issue("less_than_equal", format!("{shown} is more than {MAX_INTEGER}"));
+        } else {
+            return Ok(u64::try_from(value).ok());
         }
+        Ok(None)
     }
 
-    /// Reads a time, in microseconds; finer digits are taken out of the envelope.
+    /// Reads a time in microseconds; finer digits are removed from the envelope.
     pub(crate) fn time(&mut self) -> FieldResult<i64> {
         const FORM: &str = "a time like 2026-02-15T10:30:00.25Z or 2026-02-15T10:30:00+01:00";
-        if self.scan.peek() != b'"' {
-            return self.wrong("rfc3339_string_required", FORM);
-        }
-        let string = self.scan.string()?;
-        let said = self.scan.decode(&string);
+        let Some((string, said)) = self.string("rfc3339_string_required", FORM)? else {
+            return Ok(None);
+        };
         match time::read(&said) {
             Ok(time) => {
                 let (from, to) = time.finer;
@@ -432,7 +416,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The envelope as it is kept, once all of it was read.
+    /// Returns the envelope as it is stored, after all of it was read.
     pub(super) fn end(mut self, start: usize) -> Result<String, InvalidEnvelope> {
         let end = self.scan.at;
         self.scan.end().map_err(|broken| InvalidEnvelope::broken(self.protocol, broken))?;
@@ -449,11 +433,5 @@ impl<'a> Reader<'a> {
         }
         envelope.push_str(&self.text[at..end]);
         Ok(envelope)
-    }
-
-    /// Start of the next value.
-    pub(super) fn start(&mut self) -> usize {
-        self.scan.peek();
-        self.scan.at
     }
 }

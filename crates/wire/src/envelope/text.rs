@@ -1,56 +1,35 @@
-//! Texts of an envelope: UTF-8, except that they may hold lone surrogates.
+//! Texts of an envelope: UTF-8 that may contain lone surrogates.
 
 use std::ops::Range;
 
-/// Range of a text without white space at both ends: what Unicode calls white space, and the four
-/// separators of ASCII, which Python's `strip` takes away, too.
+/// Returns the range without white space at both ends: that of Unicode, and the four separators of
+/// ASCII, which Python's `strip` removes, too.
 pub(crate) fn trim(text: &[u8]) -> Range<usize> {
     let (mut start, mut end) = (0, text.len());
-    while let Some(length) = blank_first(&text[start..end]) {
+    // Only the ends are looked at: a text may have a megabyte, and no such character has 4 bytes.
+    let blank = |start: usize, end: usize| text.get(start..end).is_some_and(is_blank);
+    while let Some(length) = (1..=3).find(|n| start + n <= end && blank(start, start + n)) {
         start += length;
     }
-    while let Some(length) = blank_last(&text[start..end]) {
+    while let Some(length) = (1..=3).find(|n| start + n <= end && blank(end - n, end)) {
         end -= length;
     }
     start..end
 }
 
-fn blank_first(text: &[u8]) -> Option<usize> {
-    match text {
-        [byte, ..] if byte.is_ascii() => is_blank(&[*byte]).then_some(1),
-        [a, b, ..] if is_blank(&[*a, *b]) => Some(2),
-        [a, b, c, ..] if is_blank(&[*a, *b, *c]) => Some(3),
-        _ => None,
-    }
-}
-
-fn blank_last(text: &[u8]) -> Option<usize> {
-    match text {
-        [.., byte] if byte.is_ascii() => is_blank(&[*byte]).then_some(1),
-        [.., a, b] if is_blank(&[*a, *b]) => Some(2),
-        [.., a, b, c] if is_blank(&[*a, *b, *c]) => Some(3),
-        _ => None,
-    }
-}
-
 /// Whether these bytes are one character of white space.
 fn is_blank(bytes: &[u8]) -> bool {
-    match bytes {
-        [byte] => matches!(byte, 9..=13 | 28..=32),
-        _ => {
-            let mut chars = std::str::from_utf8(bytes).unwrap_or_default().chars();
-            chars.next().is_some_and(char::is_whitespace) && chars.next().is_none()
-        }
-    }
+    let mut chars = std::str::from_utf8(bytes).unwrap_or_default().chars();
+    let blank = |c: char| c.is_whitespace() || ('\x1c'..='\x1f').contains(&c);
+    chars.next().is_some_and(blank) && chars.next().is_none()
 }
 
-/// The text, if every store can keep it: without NUL and lone surrogates.
+/// Returns the text if every store can keep it: no NUL and no lone surrogate.
 pub(crate) fn storable(text: &[u8]) -> Option<&str> {
     std::str::from_utf8(text).ok().filter(|text| !text.contains('\0'))
 }
 
-/// As much of a text as fits into so many bytes, between two characters, with a mark that says how
-/// long it was when it was sent.
+/// Cuts a text to `most` bytes, with a note of its original length.
 pub(crate) fn cut(text: &str, most: usize, sent: usize) -> String {
     let mark = format!("... [cut: {sent} bytes]");
     let mut end = most.saturating_sub(mark.len()).min(text.len());
@@ -60,7 +39,7 @@ pub(crate) fn cut(text: &str, most: usize, sent: usize) -> String {
     format!("{}{mark}", &text[..end])
 }
 
-/// The inside of a JSON string that says `text`.
+/// Returns the text as the inside of a JSON string.
 pub(crate) fn encode(text: &[u8]) -> String {
     let special = |byte: &u8| matches!(byte, ..0x20 | b'"' | b'\\' | 0xED);
     let mut out = Vec::with_capacity(text.len() + 8);
@@ -79,7 +58,7 @@ pub(crate) fn encode(text: &[u8]) -> String {
         rest = &rest[n + length..];
     }
     out.extend_from_slice(rest);
-    // Without its surrogates it is UTF-8.
+    // Without surrogates it is UTF-8.
     String::from_utf8_lossy(&out).into_owned()
 }
 
@@ -87,13 +66,13 @@ fn escape(point: u32) -> Vec<u8> {
     format!("\\u{point:04x}").into_bytes()
 }
 
-/// As much of a text as a message may show: short, in quotes, and escaped.
+/// Returns a text for a message: shortened, escaped and quoted.
 pub(crate) fn shown(text: &[u8]) -> String {
     let (short, more) = shorten(text);
     format!("{short:?}{more}")
 }
 
-/// The same without quotes, for names.
+/// Returns a name for a message: shortened and escaped.
 pub(crate) fn shown_name(text: &[u8]) -> String {
     let (short, more) = shorten(text);
     format!("{}{more}", short.escape_debug())
@@ -108,7 +87,7 @@ fn shorten(text: &[u8]) -> (String, &'static str) {
     (short, if more { "..." } else { "" })
 }
 
-/// A value of the wrong kind, as a message may show it.
+/// Returns a value of the wrong type for a message.
 pub(crate) fn shown_value(json: &[u8]) -> String {
     match json {
         [b'{', ..] => "an object".to_owned(),

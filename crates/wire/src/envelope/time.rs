@@ -1,28 +1,28 @@
-//! Times as RFC 3339 writes them, in microseconds.
+//! Times in RFC 3339 format, in microseconds.
 
-/// A time that was read.
+/// Parsed time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ParsedTime {
-    /// Microseconds since 1970; what was finer is cut off.
+    /// Unix microseconds, rounded down.
     pub(crate) micros: i64,
     /// Range of the digits that are finer than microseconds.
     pub(crate) finer: (usize, usize),
 }
 
-/// Why a text is no time.
+/// Reason why a text is not a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wrong {
-    /// It would be one if it said of which zone.
+    /// Only the time zone is missing.
     NoOffset,
-    /// It is none.
+    /// Anything else.
     Form,
 }
 
 const HOUR_SECONDS: i64 = 3_600;
 const SECOND: i64 = 1_000_000;
 
-/// Reads `YYYY-MM-DDThh:mm:ss[.f{1,9}](Z|+hh:mm|-hh:mm)` with a date that there is, in the years 1
-/// to 9999 of UTC. No leap seconds: nobody downstream could keep one.
+/// Reads `YYYY-MM-DDThh:mm:ss[.f{1,9}](Z|+hh:mm|-hh:mm)`, an existing date in the years 1 to 9999
+/// of UTC, without leap seconds.
 pub(crate) fn read(text: &[u8]) -> Result<ParsedTime, Wrong> {
     let (head, rest) = text.split_at_checked(19).ok_or(Wrong::Form)?;
     let marks = [(4, b'-'), (7, b'-'), (10, b'T'), (13, b':'), (16, b':')];
@@ -56,7 +56,7 @@ pub(crate) fn read(text: &[u8]) -> Result<ParsedTime, Wrong> {
     Ok(ParsedTime { micros: seconds * SECOND + micros, finer: (20 + kept, 20 + fraction.len()) })
 }
 
-/// Seconds by which local time is ahead of UTC.
+/// Returns the seconds by which local time is ahead of UTC.
 fn ahead(offset: &[u8]) -> Result<i64, Wrong> {
     let (sign, hour, minute) = match offset {
         [] => return Err(Wrong::NoOffset),
@@ -80,7 +80,7 @@ fn digits(text: &[u8]) -> Option<i64> {
     })
 }
 
-/// Days since 1970 of a date of the years 1 to 9999; `None` when there is no such day.
+/// Returns the days since 1970 of a date from the year 1 on; `None` if there is no such day.
 fn days(year: i64, month: i64, day: i64) -> Option<i64> {
     let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     let last = match month {
@@ -92,13 +92,13 @@ fn days(year: i64, month: i64, day: i64) -> Option<i64> {
     if year == 0 || !(1..=last).contains(&day) {
         return None;
     }
-    // The year begins in March, so that its odd day is its last.
+    // The year begins in March, so that the leap day is its last.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let in_year = (153 * month + 2) / 5 + day - 1;
     Some(year * 365 + year / 4 - year / 100 + year / 400 + in_year - 719_468)
 }
 
-/// `YYYYMMDDHH` in UTC.
+/// Formats a time as `YYYYMMDDHH` in UTC.
 pub(crate) fn hour(micros: i64) -> String {
     let hours = micros.div_euclid(HOUR_SECONDS * SECOND);
     let days = hours.div_euclid(24) + 719_468;

@@ -3,28 +3,26 @@
 use uuid::Uuid;
 
 use super::{
-    ConnectorCheckpoint, Counters, Health, Heartbeat, InvalidEnvelope, MAX_CAPABILITIES_BYTES,
-    MAX_TYPE_BYTES, SCHEMA_VERSION,
+    COUNTER_NAMES, ConnectorCheckpoint, Counters, Health, Heartbeat, InvalidEnvelope, LABEL_NAMES,
+    Labels, MAX_CAPABILITIES_BYTES, MAX_LABEL_BYTES, MAX_TYPE_BYTES, REQUIRED_COUNTERS,
+    SCHEMA_VERSION,
 };
 use crate::envelope::{self, JsonError, ObjectShape, Reader};
 
-const ENVELOPE: ObjectShape = ObjectShape {
-    required: &["schema_version", "connector", "status", "counters", "sent_at"],
-    optional: &["checkpoint", "capabilities"],
+const ENVELOPE: ObjectShape = ObjectShape(
+    &["schema_version", "connector", "status", "counters", "sent_at"],
+    &["checkpoint", "capabilities"],
+);
+const CONNECTOR: ObjectShape =
+    ObjectShape(&["connector_type", "endpoint_identity", "instance_id"], &LABEL_NAMES);
+const STATUS: ObjectShape = ObjectShape(&["state", "uptime_s"], &["error_message"]);
+const COUNTERS: ObjectShape = {
+    let names: &[&str] = &COUNTER_NAMES;
+    let (required, optional) = names.split_at(REQUIRED_COUNTERS);
+    ObjectShape(required, optional)
 };
-const CONNECTOR: ObjectShape = ObjectShape {
-    required: &["connector_type", "endpoint_identity", "instance_id"],
-    optional: &["version"],
-};
-const STATUS: ObjectShape =
-    ObjectShape { required: &["state", "uptime_s"], optional: &["error_message"] };
-const COUNTERS: ObjectShape = ObjectShape {
-    required: &["messages_ingested", "messages_failed", "source_api_calls", "checkpoint_saves"],
-    optional: &["dedupe_accepted"],
-};
-const CHECKPOINT: ObjectShape = ObjectShape { required: &[], optional: &["cursor", "updated_at"] };
+const CHECKPOINT: ObjectShape = ObjectShape(&[], &["cursor", "updated_at"]);
 
-const MAX_VERSION_BYTES: usize = 256;
 const MAX_MESSAGE_BYTES: usize = 4_096;
 const MAX_CURSOR_BYTES: usize = 4_096;
 
@@ -34,7 +32,7 @@ struct HeartbeatDraft {
     connector_type: Option<String>,
     endpoint_identity: Option<String>,
     instance_id: Option<Uuid>,
-    version: Option<String>,
+    labels: Labels,
     state: Option<Health>,
     error_message: Option<String>,
     uptime_s: Option<i64>,
@@ -67,7 +65,7 @@ fn draft(reader: &mut Reader<'_>) -> Result<HeartbeatDraft, JsonError> {
         }
         Ok(())
     })?;
-    draft.mended = reader.mended();
+    draft.mended = std::mem::take(&mut reader.mended);
     Ok(draft)
 }
 
@@ -77,7 +75,11 @@ fn connector(reader: &mut Reader<'_>, draft: &mut HeartbeatDraft) -> Result<(), 
             "connector_type" => draft.connector_type = connector_type(reader)?,
             "endpoint_identity" => draft.endpoint_identity = reader.identity()?,
             "instance_id" => draft.instance_id = reader.uuid()?,
-            _ => draft.version = reader.remark(MAX_VERSION_BYTES)?,
+            label => {
+                if let Some(label) = draft.labels.get_mut(label) {
+                    *label = reader.remark(MAX_LABEL_BYTES)?;
+                }
+            }
         }
         Ok(())
     })
@@ -96,9 +98,8 @@ fn status(reader: &mut Reader<'_>, draft: &mut HeartbeatDraft) -> Result<(), Jso
     reader.object(&STATUS, |reader, name| {
         match name {
             "state" => {
-                let words = Health::ALL.map(Health::as_str);
-                let word = reader.one_of(&words)?;
-                draft.state = word.and_then(Health::parse);
+                let words: Vec<_> = Health::ALL.iter().map(|state| state.as_str()).collect();
+                draft.state = reader.one_of(&words)?.and_then(Health::parse);
             }
             "uptime_s" => draft.uptime_s = count(reader)?,
             _ => draft.error_message = reader.remark(MAX_MESSAGE_BYTES)?,
@@ -109,14 +110,9 @@ fn status(reader: &mut Reader<'_>, draft: &mut HeartbeatDraft) -> Result<(), Jso
 
 fn counters(reader: &mut Reader<'_>, counters: &mut Counters) -> Result<(), JsonError> {
     reader.object(&COUNTERS, |reader, name| {
-        let counter = match name {
-            "messages_ingested" => &mut counters.messages_ingested,
-            "messages_failed" => &mut counters.messages_failed,
-            "source_api_calls" => &mut counters.source_api_calls,
-            "checkpoint_saves" => &mut counters.checkpoint_saves,
-            _ => &mut counters.dedupe_accepted,
-        };
-        *counter = count(reader)?.unwrap_or(0);
+        if let Some(counter) = counters.get_mut(name) {
+            *counter = count(reader)?.unwrap_or(0);
+        }
         Ok(())
     })
 }
@@ -144,7 +140,7 @@ impl HeartbeatDraft {
             connector_type: self.connector_type?,
             endpoint_identity: self.endpoint_identity?,
             instance_id: self.instance_id?,
-            version: self.version,
+            labels: self.labels,
             state: self.state?,
             error_message: self.error_message,
             uptime_s: self.uptime_s?,

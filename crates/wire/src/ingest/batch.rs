@@ -1,15 +1,15 @@
-//! Many envelopes in one body, taken apart without reading them: each is judged for itself.
-
-use std::fmt::{self, Display};
+//! Batches: splits a body into envelopes without reading them, so that each is judged alone.
 
 use crate::envelope::json::{JsonError, Scanner};
 
-/// Why a body is no batch: nothing of it can be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Reason why a body is not a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadBatch {
-    /// It is JSON, or at least begins so, but not an array.
+    /// It does not begin like an array.
+    #[error("the batch is not a JSON array")]
     NotAnArray,
     /// It is not JSON from this byte on.
+    #[error("the batch is not JSON at byte {at}, where {expected} should be")]
     Broken {
         /// Byte offset, from 0.
         at: usize,
@@ -17,34 +17,27 @@ pub enum BadBatch {
         expected: &'static str,
     },
     /// It has more items than this.
+    #[error("the batch has more than {most} items")]
     TooMany {
         /// Maximum number.
         most: usize,
     },
     /// It is not UTF-8 from this byte on.
+    #[error("the batch is not UTF-8 at byte {at}")]
     NotUtf8 {
         /// Byte offset, from 0.
         at: usize,
     },
 }
 
-impl Display for BadBatch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotAnArray => f.write_str("the batch is not a JSON array"),
-            Self::Broken { at, expected } => {
-                write!(f, "the batch is not JSON at byte {at}, where {expected} should be")
-            }
-            Self::TooMany { most } => write!(f, "the batch has more than {most} items"),
-            Self::NotUtf8 { at } => write!(f, "the batch is not UTF-8 at byte {at}"),
-        }
+impl From<JsonError> for BadBatch {
+    fn from(JsonError { at, why }: JsonError) -> Self {
+        Self::Broken { at, expected: why.expected() }
     }
 }
 
-impl std::error::Error for BadBatch {}
-
-/// The items of a JSON array, at most `most`, each as it is written. An item that is nested too
-/// deep is still found: it is refused when it is read, and its neighbours are not.
+/// Splits a JSON array into at most `most` items, each as it is written. An item that is nested
+/// too deep is rejected when it is read, without its neighbours.
 pub fn split_array(bytes: &[u8], most: usize) -> Result<Vec<&[u8]>, BadBatch> {
     let text = std::str::from_utf8(bytes)
         .map_err(|error| BadBatch::NotUtf8 { at: error.valid_up_to() })?;
@@ -55,25 +48,20 @@ pub fn split_array(bytes: &[u8], most: usize) -> Result<Vec<&[u8]>, BadBatch> {
     let mut items = Vec::new();
     while !scan.take(b']') {
         if !items.is_empty() && !scan.take(b',') {
-            return Err(broken(scan.at, "a comma or ]"));
+            scan.expected::<()>("a comma or ]")?;
         }
-        let range =
-            scan.skip(usize::MAX).map_err(|JsonError { at, why }| broken(at, why.expected()))?;
+        let range = scan.skip(usize::MAX)?;
         if items.len() == most {
             return Err(BadBatch::TooMany { most });
         }
         items.push(&bytes[range]);
     }
-    scan.end().map_err(|JsonError { at, why }| broken(at, why.expected()))?;
+    scan.end()?;
     Ok(items)
 }
 
-fn broken(at: usize, expected: &'static str) -> BadBatch {
-    BadBatch::Broken { at, expected }
-}
-
-/// The lines of NDJSON, at most `most`, without blank ones. Lines end in a line feed, with or
-/// without a carriage return before it; the last need not.
+/// Splits NDJSON into at most `most` lines, without blank ones. Lines end in LF or CRLF; the last
+/// need not.
 pub fn split_lines(bytes: &[u8], most: usize) -> Result<Vec<&[u8]>, BadBatch> {
     let is_blank = |line: &[u8]| line.iter().all(|byte| matches!(byte, b' ' | b'\t' | b'\r'));
     let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !is_blank(line));

@@ -1,6 +1,6 @@
-//! The channels and providers that events may come from.
+//! Channels and providers of events.
 
-/// Every channel that is published, and the providers that it has.
+/// Published channels and their providers.
 pub const PAIRS: [(&str, &[&str]); 5] = [
     ("telegram", &["telegram"]),
     ("slack", &["slack"]),
@@ -9,23 +9,23 @@ pub const PAIRS: [(&str, &[&str]); 5] = [
     ("mcp", &["internal"]),
 ];
 
-/// The longest name of a channel or provider.
+/// Maximum length of the name of a channel or provider.
 pub const MAX_NAME_BYTES: usize = 64;
 
-/// Whether a channel or provider may have this name: `[a-z0-9_]{1,64}`.
+/// Returns whether a channel or provider may have this name: `[a-z0-9_]{1,64}`.
 pub fn is_name(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
     (1..=MAX_NAME_BYTES).contains(&text.len()) && text.bytes().all(plain)
 }
 
-/// A channel that events may come from.
+/// A channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Channel {
     /// Its name.
     pub name: String,
-    /// The providers that go with it.
+    /// Its providers.
     pub providers: Vec<String>,
-    /// The channel that stands in its dedupe keys: what came by either is the same event.
+    /// Channel in its dedupe keys: an event of either channel is the same.
     pub alias: Option<String>,
 }
 
@@ -56,7 +56,7 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// The published channels alone.
+    /// Returns the rules with the published channels.
     pub fn published(fields: Fields) -> Self {
         let channel = |(name, providers): (&str, &[&str])| Channel {
             name: name.to_owned(),
@@ -66,12 +66,12 @@ impl Rules {
         Self::new(PAIRS.into_iter().map(channel).collect(), fields)
     }
 
-    /// These channels.
+    /// Returns the rules with these channels.
     pub fn new(channels: Vec<Channel>, fields: Fields) -> Self {
         let names = channels.iter().map(|channel| channel.name.clone()).collect();
         let mut providers: Vec<String> = Vec::new();
         for provider in channels.iter().flat_map(|channel| &channel.providers) {
-            // Some go with several channels.
+            // Some belong to several channels.
             if !providers.contains(provider) {
                 providers.push(provider.clone());
             }
@@ -79,12 +79,12 @@ impl Rules {
         Self { channels, names, providers, fields }
     }
 
-    /// The channel of that name.
+    /// Returns the channel of this name.
     pub fn channel(&self, name: &str) -> Option<&Channel> {
         self.channels.iter().find(|channel| channel.name == name)
     }
 
-    /// The name that stands for a channel in dedupe keys.
+    /// Returns the name of a channel in dedupe keys.
     pub fn keyed<'a>(&'a self, name: &'a str) -> &'a str {
         self.channel(name).and_then(|channel| channel.alias.as_deref()).unwrap_or(name)
     }

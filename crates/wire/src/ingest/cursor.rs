@@ -8,14 +8,14 @@ use uuid::Uuid;
 /// Position of a reader of the inbox.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InboxCursor {
-    /// The position of the last message that was looked at; 0 before the first.
+    /// Position of the last message that was read; 0 before the first.
     pub position: i64,
-    /// Names that message; `None` where only its position is known.
+    /// Identifies that message; `None` if only its position is known.
     pub tag: Option<Tag>,
 }
 
-/// Names a message: the last twelve hexadecimal digits of its `request_id`. At least 32 of their 48
-/// bits are random, so the message that gets the same position after a restore has another tag.
+/// Identifies a message: the last twelve hexadecimal digits of its `request_id`. At least 32 bits
+/// are random, so a message that gets the same position after a restore has another tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag(u64);
 
@@ -23,14 +23,14 @@ const TAG_DIGITS: usize = 12;
 const TAG_BITS: u32 = 48;
 
 impl Tag {
-    /// Of the message with this id.
+    /// Returns the tag of a message.
     pub fn of(request_id: Uuid) -> Self {
         Self(request_id.as_u64_pair().1 & ((1 << TAG_BITS) - 1))
     }
 }
 
 impl InboxCursor {
-    /// Of a position and the message there, if it is known.
+    /// Returns the cursor of a position, and of its message if that is known.
     pub fn new(position: i64, request_id: Option<Uuid>) -> Self {
         Self { position, tag: request_id.map(Tag::of) }
     }
@@ -52,7 +52,7 @@ impl Display for InboxCursor {
     }
 }
 
-/// A text that is no cursor.
+/// Error of a text that is not a cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("is not a cursor: POSITION.TAG, as next_after has it, or a number from 0 to {}", i64::MAX)]
 pub struct NoCursor;
@@ -61,11 +61,9 @@ impl FromStr for InboxCursor {
     type Err = NoCursor;
 
     fn from_str(text: &str) -> Result<Self, NoCursor> {
-        let (position, tag) = match text.split_once('.') {
-            Some((position, tag)) => (position, Some(tag)),
-            None => (text, None),
-        };
-        // A sign would be read, too.
+        let tag = text.split_once('.').map(|(_, tag)| tag);
+        let position = text.split('.').next().unwrap_or_default();
+        // `parse` would also accept a sign.
         let digits = position.bytes().all(|byte| byte.is_ascii_digit());
         let position = position.parse().ok().filter(|_| digits).ok_or(NoCursor)?;
         let read = |tag: &str| {

@@ -6,16 +6,17 @@ use sha2::{Digest, Sha256};
 
 use super::Dedupe;
 use crate::envelope::time;
+use crate::folder::hex;
 
-/// Ids that sources give who have none.
+/// Event ids of sources that have none.
 const PLACEHOLDERS: [&str; 4] = ["placeholder", "unknown", "none", ""];
 
-/// Hexadecimal digits of a content's hash in a key.
+/// Length of the content hash in a key.
 const SHOWN_DIGITS: usize = 16;
 
 const HOUR_MICROS: i64 = 3_600_000_000;
 
-/// Parts of a key: all trimmed.
+/// Parts of a key, trimmed.
 pub(super) struct KeyParts<'a> {
     pub(super) channel: &'a str,
     pub(super) provider: &'a str,
@@ -28,8 +29,8 @@ pub(super) struct KeyParts<'a> {
 }
 
 impl KeyParts<'_> {
-    /// The key that the source chose, else the event's own id, else what was said by whom in which
-    /// hour. Hours are of UTC: an instant is the same however it is written.
+    /// Returns the key of the source, else of the event's id, else of text, sender and hour. Hours
+    /// are in UTC: an instant is the same however it is written.
     pub(super) fn dedupe(&self) -> Dedupe {
         if let Some(key) = self.idempotency_key {
             return named(&["idem", self.channel, self.endpoint, key]);
@@ -67,7 +68,7 @@ fn is_placeholder(id: &str) -> bool {
         || !id.is_ascii() && PLACEHOLDERS.contains(&id.to_lowercase().as_str())
 }
 
-/// Adds a text to a hash with its length before it, so that no two lists of texts look alike.
+/// Adds a text to a hash after its length, so that no two lists of texts are alike.
 pub(super) fn part(hash: &mut Sha256, bytes: &[u8]) {
     length(hash, bytes.len());
     hash.update(bytes);
@@ -77,7 +78,7 @@ pub(super) fn length(hash: &mut Sha256, length: usize) {
     hash.update((length as u64).to_be_bytes());
 }
 
-/// Adds a text that may be missing, which is not the same as any length.
+/// Adds a text or its absence, which no length equals.
 pub(super) fn optional(hash: &mut Sha256, bytes: Option<&[u8]>) {
     match bytes {
         Some(bytes) => part(hash, bytes),
@@ -85,7 +86,7 @@ pub(super) fn optional(hash: &mut Sha256, bytes: Option<&[u8]>) {
     }
 }
 
-/// Adds JSON without the white space outside its strings, of which there are `blanks` bytes.
+/// Adds JSON without the `blanks` bytes of white space outside its strings.
 pub(super) fn json(hash: &mut Sha256, json: &[u8], blanks: usize) {
     length(hash, json.len() - blanks);
     if blanks == 0 {
@@ -105,9 +106,4 @@ pub(super) fn json(hash: &mut Sha256, json: &[u8], blanks: usize) {
         }
     }
     hash.update(&json[start..]);
-}
-
-fn hex(bytes: &[u8]) -> String {
-    let digit = |n: u8| char::from_digit(u32::from(n), 16).unwrap_or('0');
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }

@@ -1,4 +1,4 @@
-//! The fields of an envelope, and what must hold between them.
+//! Fields of an `ingest.v1` envelope and the rules between them.
 
 use std::borrow::Cow;
 
@@ -11,25 +11,16 @@ use crate::envelope::{self, JsonError, ObjectShape, RawJson, Reader};
 const VERSION: &str = "ingest.v1";
 const TIERS: [&str; 3] = ["default", "interactive", "high_priority"];
 
-const ENVELOPE: ObjectShape = ObjectShape {
-    required: &["schema_version", "source", "event", "sender", "payload"],
-    optional: &["control"],
-};
-const SOURCE: ObjectShape =
-    ObjectShape { required: &["channel", "provider", "endpoint_identity"], optional: &[] };
-const EVENT: ObjectShape = ObjectShape {
-    required: &["external_event_id", "observed_at"],
-    optional: &["external_thread_id"],
-};
-const SENDER: ObjectShape = ObjectShape { required: &["identity"], optional: &["display_name"] };
-const PAYLOAD: ObjectShape =
-    ObjectShape { required: &["raw", "normalized_text"], optional: &["attachments"] };
-const ATTACHMENT: ObjectShape = ObjectShape {
-    required: &["media_type", "storage_ref", "size_bytes"],
-    optional: &["filename", "width", "height"],
-};
-const CONTROL: ObjectShape =
-    ObjectShape { required: &[], optional: &["idempotency_key", "trace_context", "policy_tier"] };
+const ENVELOPE: ObjectShape =
+    ObjectShape(&["schema_version", "source", "event", "sender", "payload"], &["control"]);
+const SOURCE: ObjectShape = ObjectShape(&["channel", "provider", "endpoint_identity"], &[]);
+const EVENT: ObjectShape =
+    ObjectShape(&["external_event_id", "observed_at"], &["external_thread_id"]);
+const SENDER: ObjectShape = ObjectShape(&["identity"], &["display_name"]);
+const PAYLOAD: ObjectShape = ObjectShape(&["raw", "normalized_text"], &["attachments"]);
+const ATTACHMENT: ObjectShape =
+    ObjectShape(&["media_type", "storage_ref", "size_bytes"], &["filename", "width", "height"]);
+const CONTROL: ObjectShape = ObjectShape(&[], &["idempotency_key", "trace_context", "policy_tier"]);
 
 /// Fields read so far.
 #[derive(Default)]
@@ -54,14 +45,19 @@ pub(super) fn read(bytes: &[u8], rules: &Rules) -> Result<IngestEvent, InvalidEn
 }
 
 fn draft<'a>(reader: &mut Reader<'a>, rules: &'a Rules) -> Result<EventDraft<'a>, JsonError> {
-    if rules.fields == Fields::Kept {
-        reader.keep_unknown();
-    }
+    reader.keeps_unknown = rules.fields == Fields::Kept;
     let mut draft = EventDraft::default();
     reader.object(&ENVELOPE, |reader, name| match name {
         "schema_version" => reader.version(),
         "source" => source(reader, &mut draft, rules),
-        "event" => event(reader, &mut draft),
+        "event" => reader.object(&EVENT, |reader, name| {
+            match name {
+                "external_event_id" => draft.event_id = reader.identity()?,
+                "external_thread_id" => draft.thread = reader.nullable(Reader::identity)?,
+                _ => draft.observed_at = reader.time()?,
+            }
+            Ok(())
+        }),
         "sender" => reader.object(&SENDER, |reader, name| {
             match name {
                 "identity" => draft.sender = reader.identity()?,
@@ -69,8 +65,22 @@ fn draft<'a>(reader: &mut Reader<'a>, rules: &'a Rules) -> Result<EventDraft<'a>
             }
             Ok(())
         }),
-        "payload" => payload(reader, &mut draft),
-        _ => control(reader, &mut draft),
+        "payload" => reader.object(&PAYLOAD, |reader, name| {
+            match name {
+                "raw" => draft.raw = reader.kept()?,
+                "normalized_text" => draft.text = reader.text()?,
+                _ => draft.attachments = attachments(reader)?,
+            }
+            Ok(())
+        }),
+        _ => reader.object(&CONTROL, |reader, name| {
+            match name {
+                "idempotency_key" => draft.idempotency_key = reader.nullable(Reader::identity)?,
+                "policy_tier" => draft.tier = reader.one_of(&TIERS)?,
+                _ => _ = reader.kept()?,
+            }
+            Ok(())
+        }),
     })?;
     Ok(draft)
 }
@@ -100,29 +110,7 @@ fn source<'a>(
     Ok(())
 }
 
-fn event(reader: &mut Reader<'_>, draft: &mut EventDraft<'_>) -> Result<(), JsonError> {
-    reader.object(&EVENT, |reader, name| {
-        match name {
-            "external_event_id" => draft.event_id = reader.identity()?,
-            "external_thread_id" => draft.thread = reader.nullable(Reader::identity)?,
-            _ => draft.observed_at = reader.time()?,
-        }
-        Ok(())
-    })
-}
-
-fn payload<'a>(reader: &mut Reader<'a>, draft: &mut EventDraft<'a>) -> Result<(), JsonError> {
-    reader.object(&PAYLOAD, |reader, name| {
-        match name {
-            "raw" => draft.raw = reader.kept()?,
-            "normalized_text" => draft.text = reader.text()?,
-            _ => draft.attachments = attachments(reader)?,
-        }
-        Ok(())
-    })
-}
-
-/// The digest of all attachments; `None` when there are none.
+/// Returns the digest of all attachments; `None` without any.
 fn attachments(reader: &mut Reader<'_>) -> Result<Option<[u8; 32]>, JsonError> {
     let mut hash = Sha256::new();
     let count = reader.array(|reader| attachment(reader, &mut hash))?;
@@ -152,19 +140,8 @@ fn attachment(reader: &mut Reader<'_>, hash: &mut Sha256) -> Result<(), JsonErro
     Ok(())
 }
 
-fn control(reader: &mut Reader<'_>, draft: &mut EventDraft<'_>) -> Result<(), JsonError> {
-    reader.object(&CONTROL, |reader, name| {
-        match name {
-            "idempotency_key" => draft.idempotency_key = reader.nullable(Reader::identity)?,
-            "policy_tier" => draft.tier = reader.one_of(&TIERS)?,
-            _ => _ = reader.kept()?,
-        }
-        Ok(())
-    })
-}
-
 impl EventDraft<'_> {
-    /// The event, if all that is required is there.
+    /// Returns the event if all required fields are there.
     fn finish(self, envelope: String, rules: &Rules) -> Option<IngestEvent> {
         let payload_digest = self.payload_digest()?;
         let (channel, provider) = (self.channel?, self.provider?);

@@ -1,8 +1,7 @@
-//! `ingest.v1`: one event that came in somewhere, as connectors submit it.
+//! `ingest.v1`: one event, as connectors submit it.
 //!
-//! The shape is closed: a field that `ingest.v1` does not have is refused (`extra_forbidden`),
-//! unless the rules say that such fields are kept. A word that is not on its list is always
-//! refused: whoever sends more than is understood should hear of it.
+//! The shape is closed: unknown fields are rejected (`extra_forbidden`), unless the rules keep
+//! them. Unknown words are always rejected.
 
 mod batch;
 mod channel;
@@ -17,38 +16,38 @@ mod tests;
 pub use batch::{BadBatch, split_array, split_lines};
 pub use channel::{Channel, Fields, MAX_NAME_BYTES, PAIRS, Rules, is_name};
 pub use cursor::{InboxCursor, NoCursor, Tag};
-pub use query::{BadQuery, InboxWords, inbox_query};
+pub use query::{BadQuery, InboxQuery, inbox_query, percent_decode};
 
 use crate::envelope::json;
 pub use crate::envelope::{InvalidEnvelope, Issue, MAX_DEPTH, MAX_IDENTITY_BYTES};
 
-/// Whether a JSON text is not too deep for those who read it later.
+/// Returns whether a JSON text is not nested too deep for later readers.
 pub fn fits_depth(text: &str) -> bool {
     json::Scanner::new(text).skip(MAX_DEPTH).is_ok()
 }
 
-/// Reads one envelope by the published rules: see [`read_by`].
+/// Reads one envelope by the published rules; see [`read_by`].
 pub fn read(bytes: &[u8]) -> Result<IngestEvent, InvalidEnvelope> {
     read_by(bytes, &Rules::default())
 }
 
-/// Reads one envelope. All that is wrong with it is told at once, unless it is not even JSON.
+/// Reads one envelope. All errors are reported at once, unless it is not JSON.
 ///
-/// Identities hold no NUL and no lone surrogate, because no store can index those; the payload, its
-/// attachments and the trace context may, and keep them.
+/// Identities have no NUL and no lone surrogate, because no store can index those; the payload, its
+/// attachments and the trace context may have them.
 pub fn read_by(bytes: &[u8], rules: &Rules) -> Result<IngestEvent, InvalidEnvelope> {
     envelope::read(bytes, rules)
 }
 
-/// An event that may be stored: its envelope was read and every rule of `ingest.v1` holds. Texts
-/// are trimmed, hold no NUL and are valid UTF-8; only the payload is kept as it was given.
+/// Event of a valid envelope. Texts are trimmed, valid UTF-8 and have no NUL; only the payload is
+/// unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IngestEvent {
     /// `source.channel`.
     pub channel: String,
-    /// `source.provider`, one that goes with the channel.
+    /// `source.provider`.
     pub provider: String,
-    /// `source.endpoint_identity`: who received it.
+    /// `source.endpoint_identity`: the receiver.
     pub endpoint_identity: String,
     /// `sender.identity`.
     pub sender_identity: String,
@@ -60,23 +59,22 @@ pub struct IngestEvent {
     pub observed_at_micros: i64,
     /// Dedupe key.
     pub dedupe: Dedupe,
-    /// SHA-256 of what was said, to notice when a key comes again with something else.
+    /// SHA-256 of the content, to notice a key that is reused for another event.
     pub payload_digest: [u8; 32],
-    /// The envelope as JSON text: as it came, but texts are trimmed and `observed_at` has at most
-    /// six digits after its point. `payload.raw` and `control.trace_context` are byte for byte as
-    /// they came. Reading it again gives the same event.
+    /// The envelope as JSON text, with trimmed texts and at most six digits of a second in
+    /// `observed_at`. `payload.raw` and `control.trace_context` keep their bytes. Reading it again
+    /// returns the same event.
     pub envelope: String,
 }
 
-/// The identity of an event.
+/// Identity of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dedupe {
-    /// As it is shown: `event:telegram:telegram:bot:42`.
+    /// For display: `event:telegram:telegram:bot:42`.
     pub key: String,
-    /// SHA-256 over the parts of the key, each with its length: parts may hold colons, so two keys
-    /// that read alike need not be the same.
+    /// SHA-256 of the key's parts, each with its length: parts may contain colons.
     pub digest: [u8; 32],
-    /// For a key made from the content: the digest that it would have had an hour before. What was
-    /// observed less than an hour before under that digest is the same event.
+    /// For a key of the content: its digest an hour earlier. An event with that digest, observed
+    /// less than an hour before, is the same.
     pub previous_hour: Option<[u8; 32]>,
 }

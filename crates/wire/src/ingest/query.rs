@@ -1,55 +1,35 @@
-//! The words of `GET /api/switchboard/inbox?after=...`.
-
-use std::fmt::{self, Display};
+//! Query parameters of `GET /api/switchboard/inbox`.
 
 use super::InboxCursor;
 use super::channel::{MAX_NAME_BYTES, is_name};
 use crate::envelope::{MAX_IDENTITY_BYTES, text, time};
 
-/// Which part of the inbox is asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InboxWords {
-    /// Only what comes after this.
+/// Part of the inbox to read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InboxQuery {
+    /// Only messages after this one; position 0 from the start.
     pub after: InboxCursor,
-    /// At most so many, 1 to 1,000.
+    /// Maximum number of messages.
     pub limit: usize,
     /// Only of this channel.
     pub channel: Option<String>,
     /// Only of this provider.
     pub provider: Option<String>,
     /// Only of this endpoint.
-    pub endpoint: Option<String>,
+    pub endpoint_identity: Option<String>,
     /// Only of this sender.
-    pub sender: Option<String>,
+    pub sender_identity: Option<String>,
     /// Only of this thread.
-    pub thread: Option<String>,
-    /// Only received at or after this, in microseconds since 1970.
+    pub thread_identity: Option<String>,
+    /// Only received at or after this, in Unix microseconds.
     pub since: Option<i64>,
-    /// Only received before this, in microseconds since 1970.
+    /// Only received before this, in Unix microseconds.
     pub until: Option<i64>,
-    /// Seconds to wait for a message, 0 to 30.
-    pub wait: u64,
 }
 
-impl Default for InboxWords {
-    fn default() -> Self {
-        Self {
-            after: InboxCursor::default(),
-            limit: 100,
-            channel: None,
-            provider: None,
-            endpoint: None,
-            sender: None,
-            thread: None,
-            since: None,
-            until: None,
-            wait: 0,
-        }
-    }
-}
-
-/// A query that cannot be answered.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Error of a query parameter.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("query parameter {parameter}: {says}")]
 pub struct BadQuery {
     /// The parameter, escaped.
     pub parameter: String,
@@ -57,23 +37,17 @@ pub struct BadQuery {
     pub says: String,
 }
 
-impl Display for BadQuery {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "query parameter {}: {}", self.parameter, self.says)
-    }
-}
-
-impl std::error::Error for BadQuery {}
-
 const PARAMETERS: [&str; 10] = [
     "after", "limit", "channel", "provider", "endpoint", "sender", "thread", "since", "until",
     "wait",
 ];
 
-/// Reads a query, the part of a URL behind its `?`. Each parameter may be there once; what is not
-/// known or cannot be read is an error, because ignoring a filter would show everything.
-pub fn inbox_query(query: &str) -> Result<InboxWords, BadQuery> {
-    let mut words = InboxWords::default();
+/// Reads a query, the part of a URL after its `?`, and the seconds to wait for a message, 0 to 30.
+/// Each parameter may occur once. Unknown or invalid ones are errors: ignoring a filter would show
+/// everything.
+pub fn inbox_query(query: &str) -> Result<(InboxQuery, u64), BadQuery> {
+    let (mut read, mut wait) = (InboxQuery { limit: 100, ..InboxQuery::default() }, 0);
+    let decode = |text: &str| percent_decode(&text.replace('+', " "));
     let mut seen = [false; PARAMETERS.len()];
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -90,37 +64,36 @@ pub fn inbox_query(query: &str) -> Result<InboxWords, BadQuery> {
         let Some(value) = decode(value) else {
             return Err(bad("is not UTF-8 with percent escapes".to_owned()));
         };
-        set(&mut words, PARAMETERS[known], value).map_err(bad)?;
+        set(&mut read, &mut wait, PARAMETERS[known], value).map_err(bad)?;
     }
-    Ok(words)
+    Ok((read, wait))
 }
 
-fn set(words: &mut InboxWords, name: &str, value: String) -> Result<(), String> {
+fn set(read: &mut InboxQuery, wait: &mut u64, name: &str, value: String) -> Result<(), String> {
     match name {
         "after" => {
-            words.after = value.parse().map_err(|no| format!("{} {no}", shown(&value)))?;
+            read.after = value.parse().map_err(|no| format!("{} {no}", shown(&value)))?;
         }
-        "limit" => words.limit = number(&value, 1, 1_000)? as usize,
-        "channel" => words.channel = Some(plain(value)?),
-        "provider" => words.provider = Some(plain(value)?),
-        "endpoint" => words.endpoint = Some(identity(value)?),
-        "sender" => words.sender = Some(identity(value)?),
-        "thread" => words.thread = Some(identity(value)?),
-        "since" => words.since = Some(instant(&value)?),
-        "until" => words.until = Some(instant(&value)?),
-        _ => words.wait = number(&value, 0, 30)?.unsigned_abs(),
+        "limit" => read.limit = number(&value, 1, 1_000)? as usize,
+        "channel" => read.channel = Some(plain(value)?),
+        "provider" => read.provider = Some(plain(value)?),
+        "endpoint" => read.endpoint_identity = Some(identity(value)?),
+        "sender" => read.sender_identity = Some(identity(value)?),
+        "thread" => read.thread_identity = Some(identity(value)?),
+        "since" => read.since = Some(instant(&value)?),
+        "until" => read.until = Some(instant(&value)?),
+        _ => *wait = number(&value, 0, 30)?,
     }
     Ok(())
 }
 
-fn number(value: &str, least: i64, most: i64) -> Result<i64, String> {
+fn number(value: &str, min: u64, max: u64) -> Result<u64, String> {
     let digits = value.bytes().all(|byte| byte.is_ascii_digit());
-    let number = value.parse().ok().filter(|number| digits && (least..=most).contains(number));
-    let wrong = || format!("{} is not a number from {least} to {most}", shown(value));
-    number.ok_or_else(wrong)
+    let number = value.parse().ok().filter(|number| digits && (min..=max).contains(number));
+    number.ok_or_else(|| format!("{} is not a number from {min} to {max}", shown(value)))
 }
 
-/// A channel or provider may have been removed, and its messages are still there.
+/// Reads the name of a channel or provider, which may have been removed while its messages stay.
 fn plain(value: String) -> Result<String, String> {
     if is_name(&value) {
         return Ok(value);
@@ -128,7 +101,7 @@ fn plain(value: String) -> Result<String, String> {
     Err(format!("{} is not 1 to {MAX_NAME_BYTES} of a-z, 0-9 and _", shown(&value)))
 }
 
-/// No identity is kept that is empty, too long or has a NUL: asking for one is a mistake.
+/// Reads an identity. None is stored that is empty, too long or has a NUL.
 fn identity(value: String) -> Result<String, String> {
     match value.len() {
         0 => Err("is empty; leave it out to ask for all".to_owned()),
@@ -137,8 +110,10 @@ fn identity(value: String) -> Result<String, String> {
     }
 }
 
+/// Reads a time. One before 1970 counts as 1970: no message is older, and not every store can
+/// express it.
 fn instant(value: &str) -> Result<i64, String> {
-    time::read(value.as_bytes()).map(|time| time.micros).map_err(|_| {
+    time::read(value.as_bytes()).map(|time| time.micros.max(0)).map_err(|_| {
         let hint = if value.contains(' ') { "; a + is a space here, write %2B" } else { "" };
         format!("{} is not a time like 2026-02-15T10:30:00Z{hint}", shown(value))
     })
@@ -148,8 +123,8 @@ fn shown(value: &str) -> String {
     text::shown(value.as_bytes())
 }
 
-/// Undoes percent escapes, and `+` for a space; `None` when they are broken or do not make UTF-8.
-fn decode(text: &str) -> Option<String> {
+/// Decodes percent escapes; `None` if they are broken or not UTF-8.
+pub fn percent_decode(text: &str) -> Option<String> {
     let hex = |digit: u8| char::from(digit).to_digit(16).and_then(|n| u8::try_from(n).ok());
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -161,7 +136,6 @@ fn decode(text: &str) -> Option<String> {
                 rest = after;
             }
             (b'%', _) => return None,
-            (b'+', _) => out.push(b' '),
             _ => out.push(*first),
         }
     }

@@ -1,13 +1,15 @@
 //! `tenure connectors archive`, `delete`, `recount` and `add`.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
-use tenure_store::StoreUrl;
 use tenure_switchboard::liveness::{Liveness, Policy};
 use tenure_switchboard::storage::{ConnectorDetail, ConnectorKey, Decision, Storage};
 use tenure_switchboard::view;
 
 use super::super::{change, check_text, decision, open, operator};
-use super::{ConnectorArgs, named, no_such_connector};
+use super::{ConnectorArgs, find, named, no_such_connector};
+use crate::args::Global;
 use crate::failure::Failure;
 use crate::output::to_stderr;
 
@@ -33,40 +35,68 @@ pub(crate) struct ArchiveArgs {
 }
 
 impl ChangeArgs {
-    fn checked(&self) -> Result<(ConnectorKey, Decision), Failure> {
-        let reason = check_text("--reason", &self.reason)?;
-        Ok((self.name.parse()?, decision(&reason)))
+    /// Checks the arguments and finds the connector.
+    async fn begin<'a>(&self, global: &'a Global) -> Result<ConnectorChange<'a>, Failure> {
+        let decision = decision(&check_text("--reason", &self.reason)?);
+        let name = self.name.parse()?;
+        let storage = open(global).await?;
+        let found = find(&*storage, &name).await?;
+        Ok(ConnectorChange { global, dry_run: self.dry_run, name, decision, storage, found })
     }
 }
 
-/// A JSON object that begins with the name of a connector.
-fn value(name: &ConnectorKey, more: Value) -> Value {
-    let mut value = more;
+/// A change of an existing connector.
+struct ConnectorChange<'a> {
+    global: &'a Global,
+    dry_run: bool,
+    name: ConnectorKey,
+    decision: Decision,
+    storage: Arc<dyn Storage>,
+    found: ConnectorDetail,
+}
+
+impl ConnectorChange<'_> {
+    /// Prints a note if the connector is likely to send a heartbeat soon.
+    fn note_if_online(&self, note: &str) {
+        let ConnectorDetail { now, connector, .. } = &self.found;
+        let judged = Policy::Usual.judge(*now, connector.last_heartbeat_at, connector.interval);
+        if judged == Liveness::Online && !self.global.json {
+            to_stderr(note);
+        }
+    }
+
+    fn report(&self, mut value: Value, did: &str) -> String {
+        value["dry_run"] = self.dry_run.into();
+        report(self.global, self.dry_run, &self.name, value, did)
+    }
+}
+
+/// Formats a change; its JSON has the name of the connector, too.
+fn report(
+    global: &Global,
+    dry_run: bool,
+    name: &ConnectorKey,
+    mut value: Value,
+    did: &str,
+) -> String {
     value["connector_type"] = name.connector_type.as_str().into();
     value["endpoint_identity"] = name.endpoint_identity.as_str().into();
-    value
+    change(global, dry_run, &value, format!("{} {did}\n", named(name)))
 }
 
-pub(super) async fn archive(
-    url: &StoreUrl,
-    args: &ArchiveArgs,
-    json: bool,
-) -> Result<String, Failure> {
-    let ArchiveArgs { change: ChangeArgs { dry_run, .. }, undo } = *args;
-    let ((name, decision), archived) = (args.change.checked()?, !undo);
-    let storage = open(url).await?;
-    let found = find(&*storage, &name).await?;
-    let changed = match dry_run {
-        true => found.connector.archived_at.is_some() != archived,
+pub(super) async fn archive(args: &ArchiveArgs, global: &Global) -> Result<String, Failure> {
+    let (change, archived) = (args.change.begin(global).await?, !args.undo);
+    let changed = match change.dry_run {
+        true => change.found.connector.archived_at.is_some() != archived,
         false => {
-            let changed = storage.archive(&name, archived, &decision).await?;
-            changed.unwrap_or_default().ok_or_else(|| no_such_connector(&name))?
+            let changed = change.storage.archive(&change.name, archived, &change.decision).await?;
+            changed.unwrap_or_default().ok_or_else(|| no_such_connector(&change.name))?
         }
     };
-    if !json && changed && archived && is_online(&found) {
-        to_stderr("it is online: its next heartbeat brings it back");
+    if changed && archived {
+        change.note_if_online("it is online: its next heartbeat brings it back");
     }
-    let did = match (changed, archived, dry_run) {
+    let did = match (changed, archived, change.dry_run) {
         (false, true, _) => "was archived before",
         (false, false, _) => "is not archived",
         (true, true, false) => "is archived: lists and sums leave it out, its history stays",
@@ -74,76 +104,45 @@ pub(super) async fn archive(
         (true, false, false) => "is no longer archived",
         (true, false, true) => "would be unarchived",
     };
-    let more = json!({ "dry_run": dry_run, "archived": archived, "changed": changed });
-    Ok(change(json, dry_run, &value(&name, more), format!("{} {did}\n", named(&name))))
+    Ok(change.report(json!({ "archived": archived, "changed": changed }), did))
 }
 
-pub(super) async fn delete(
-    url: &StoreUrl,
-    args: &ChangeArgs,
-    json: bool,
-) -> Result<String, Failure> {
-    let ((name, decision), dry_run) = (args.checked()?, args.dry_run);
-    let storage = open(url).await?;
-    let found = find(&*storage, &name).await?;
-    if !dry_run && !storage.delete(&name, &decision).await?.unwrap_or_default() {
-        return Err(no_such_connector(&name));
+pub(super) async fn delete(args: &ChangeArgs, global: &Global) -> Result<String, Failure> {
+    let change = args.begin(global).await?;
+    let ConnectorChange { name, decision, dry_run, .. } = &change;
+    if !dry_run && !change.storage.delete(name, decision).await?.unwrap_or_default() {
+        return Err(no_such_connector(name));
     }
-    if !json && is_online(&found) {
-        to_stderr("it is online: its next heartbeat registers it again");
-    }
-    let did = if dry_run { "would be deleted" } else { "is deleted" };
-    let text = format!("{} {did}, with its history and its statistics\n", named(&name));
-    let more = json!({ "dry_run": dry_run, "deleted": !dry_run });
-    Ok(change(json, dry_run, &value(&name, more), text))
+    change.note_if_online("it is online: its next heartbeat registers it again");
+    let did = if *dry_run { "would be deleted" } else { "is deleted" };
+    let did = format!("{did}, with its history and its statistics");
+    Ok(change.report(json!({ "deleted": !dry_run }), &did))
 }
 
-pub(super) async fn recount(
-    url: &StoreUrl,
-    args: &ChangeArgs,
-    json: bool,
-) -> Result<String, Failure> {
-    let ((name, decision), dry_run) = (args.checked()?, args.dry_run);
-    let storage = open(url).await?;
+pub(super) async fn recount(args: &ChangeArgs, global: &Global) -> Result<String, Failure> {
+    let change = args.begin(global).await?;
+    let ConnectorChange { name, decision, dry_run, .. } = &change;
     let since = match dry_run {
-        true => find(&*storage, &name).await.map(|_| None)?,
+        true => None,
         false => {
-            let since = storage.recount(&name, &decision).await?.unwrap_or_default();
-            Some(view::time(since.ok_or_else(|| no_such_connector(&name))?))
+            let since = change.storage.recount(name, decision).await?.unwrap_or_default();
+            Some(view::time(since.ok_or_else(|| no_such_connector(name))?))
         }
     };
     let did = match &since {
         Some(since) => format!("is recounted from {since} on"),
         None => "would be recounted from the first day with a complete history".to_owned(),
     };
-    let kept = "earlier counts stay, because their heartbeats are gone";
-    let more = json!({ "dry_run": dry_run, "recounted": !dry_run, "since": since });
-    let text = format!("{} {did}; {kept}\n", named(&name));
-    Ok(change(json, dry_run, &value(&name, more), text))
+    let did = format!("{did}; earlier counts stay, because their heartbeats are gone");
+    Ok(change.report(json!({ "recounted": !dry_run, "since": since }), &did))
 }
 
 /// Registers a connector before its first heartbeat, so that it is missed if none comes.
-pub(super) async fn add(
-    url: &StoreUrl,
-    name: &ConnectorKey,
-    json: bool,
-) -> Result<String, Failure> {
-    let added = open(url).await?.register(name, &operator()).await?;
+pub(super) async fn add(name: &ConnectorKey, global: &Global) -> Result<String, Failure> {
+    let added = open(global).await?.register(name, &operator()).await?;
     let did = match added {
         true => "is known now; its liveness is unknown until its first heartbeat",
         false => "was known before",
     };
-    let text = format!("{} {did}\n", named(name));
-    Ok(change(json, false, &value(name, json!({ "added": added })), text))
-}
-
-async fn find(storage: &dyn Storage, name: &ConnectorKey) -> Result<ConnectorDetail, Failure> {
-    storage.connector(name).await?.ok_or_else(|| no_such_connector(name))
-}
-
-/// Whether it is likely to send a heartbeat soon.
-fn is_online(found: &ConnectorDetail) -> bool {
-    let ConnectorDetail { now, connector, .. } = found;
-    let judged = Policy::Usual.judge(*now, connector.last_heartbeat_at, connector.interval);
-    judged == Liveness::Online
+    Ok(report(global, false, name, json!({ "added": added }), did))
 }

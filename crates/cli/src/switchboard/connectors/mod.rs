@@ -4,22 +4,22 @@ mod change;
 mod show;
 
 use clap::Subcommand;
-use serde_json::{Value, json};
 use tenure_core::{Code, StoreError};
-use tenure_store::StoreUrl;
 use tenure_switchboard::liveness::Policy;
-use tenure_switchboard::storage::{Connector, ConnectorKey, ConnectorQuery, Storage};
+use tenure_switchboard::storage::{
+    Connector, ConnectorDetail, ConnectorKey, ConnectorQuery, Storage,
+};
 use tenure_switchboard::view;
 use tenure_wire::heartbeat::MAX_TYPE_BYTES;
 use tenure_wire::ingest::MAX_IDENTITY_BYTES;
 
 use super::liveness::{WORDS, policy};
 use super::{open, time_before};
-use crate::args::{NOT_SHOWN, may_be_token};
+use crate::args::{Global, NOT_SHOWN, may_be_token};
 use crate::env;
 use crate::failure::Failure;
-use crate::output::{document, shown, to_stderr};
-use crate::table::{or_dash, table};
+use crate::output::shown;
+use crate::table::or_dash;
 
 /// Connectors per read.
 const PAGE_ROWS: usize = 500;
@@ -54,7 +54,7 @@ pub(crate) enum ConnectorCommand {
     },
 }
 
-/// ConnectorKey of a connector.
+/// Name of a connector.
 #[derive(clap::Args)]
 pub(crate) struct ConnectorArgs {
     /// Connector type, such as telegram_bot
@@ -69,33 +69,23 @@ pub(crate) struct ConnectorArgs {
 #[derive(clap::Args)]
 pub(crate) struct LivenessArgs {
     /// Liveness policy: silence after which a connector is stale, then offline
-    #[arg(
-        long,
-        value_name = WORDS,
-        env = env::LIVENESS,
-        hide_env_values = true,
-        default_value = "usual",
-        value_parser = policy
-    )]
+    #[arg(long, value_name = WORDS, env = env::LIVENESS)]
+    #[arg(default_value = "usual", value_parser = policy)]
     liveness: Policy,
 }
 
-pub(super) async fn run(
-    url: &StoreUrl,
-    command: ConnectorCommand,
-    json: bool,
-) -> Result<String, Failure> {
+pub(crate) async fn run(command: ConnectorCommand, global: &Global) -> Result<String, Failure> {
     match command {
         ConnectorCommand::Ls { archived, liveness } => {
-            list(&*open(url).await?, archived, liveness.liveness, json).await
+            list(archived, liveness.liveness, global).await
         }
         ConnectorCommand::Show { name, liveness } => {
-            show::run(url, &name.parse()?, liveness.liveness, json).await
+            show::run(&name.parse()?, liveness.liveness, global).await
         }
-        ConnectorCommand::Archive(args) => change::archive(url, &args, json).await,
-        ConnectorCommand::Delete(args) => change::delete(url, &args, json).await,
-        ConnectorCommand::Recount(args) => change::recount(url, &args, json).await,
-        ConnectorCommand::Add { name } => change::add(url, &name.parse()?, json).await,
+        ConnectorCommand::Archive(args) => change::archive(&args, global).await,
+        ConnectorCommand::Delete(args) => change::delete(&args, global).await,
+        ConnectorCommand::Recount(args) => change::recount(&args, global).await,
+        ConnectorCommand::Add { name } => change::add(&name.parse()?, global).await,
     }
 }
 
@@ -103,7 +93,6 @@ impl ConnectorArgs {
     /// Parses a name by the rules of heartbeats. A wrong one is not repeated: it may be a secret.
     fn parse(&self) -> Result<ConnectorKey, Failure> {
         let connector_type = trimmed(&self.connector_type);
-        let endpoint_identity = trimmed(&self.endpoint_identity);
         let is_type = !connector_type.is_empty()
             && connector_type.len() <= MAX_TYPE_BYTES
             && !connector_type.chars().any(char::is_control);
@@ -113,25 +102,27 @@ impl ConnectorArgs {
                  telegram_bot"
             )));
         }
-        let is_identity = !endpoint_identity.is_empty()
-            && endpoint_identity.len() <= MAX_IDENTITY_BYTES
-            && !endpoint_identity.contains('\0');
-        if !is_identity || may_be_token(endpoint_identity) {
-            return Err(Failure::Usage(format!(
+        let identity = identity(&self.endpoint_identity).filter(|text| !may_be_token(text));
+        let endpoint_identity = identity.ok_or_else(|| {
+            Failure::Usage(format!(
                 "IDENTITY is 1 to {MAX_IDENTITY_BYTES} bytes of text without NUL, as in bot-123, \
-                 and no token"
-            )));
-        }
-        Ok(ConnectorKey {
-            connector_type: connector_type.to_owned(),
-            endpoint_identity: endpoint_identity.to_owned(),
-        })
+                 and not a token"
+            ))
+        })?;
+        Ok(ConnectorKey { connector_type: connector_type.to_owned(), endpoint_identity })
     }
 }
 
 /// Trims as envelopes are trimmed: with the four separators of ASCII.
 fn trimmed(text: &str) -> &str {
     text.trim_matches(|c: char| c.is_whitespace() || matches!(c, '\u{1c}'..='\u{1f}'))
+}
+
+/// Returns an endpoint identity, trimmed, if it is valid.
+pub(super) fn identity(text: &str) -> Option<String> {
+    let text = trimmed(text);
+    let is_valid = !text.is_empty() && text.len() <= MAX_IDENTITY_BYTES && !text.contains('\0');
+    is_valid.then(|| text.to_owned())
 }
 
 /// Whether a name may hold a password or a token. Most identities with an `@` are addresses.
@@ -150,6 +141,10 @@ fn plain(name: &ConnectorKey) -> String {
     format!("{} {}", part(&name.connector_type), part(&name.endpoint_identity))
 }
 
+async fn find(storage: &dyn Storage, name: &ConnectorKey) -> Result<ConnectorDetail, Failure> {
+    storage.connector(name).await?.ok_or_else(|| no_such_connector(name))
+}
+
 fn no_such_connector(name: &ConnectorKey) -> Failure {
     StoreError::refused(Code::NoSuchConnector, plain(name)).into()
 }
@@ -166,42 +161,30 @@ const HEADS: [&str; 8] = [
 ];
 
 /// Reads all pages, each with the time at which the store read it.
-async fn all(
-    storage: &dyn Storage,
-    archived: bool,
-    mut each: impl FnMut(i64, &Connector),
-) -> Result<(), StoreError> {
+async fn all(storage: &dyn Storage, archived: bool) -> Result<Vec<(i64, Connector)>, StoreError> {
     let mut query = ConnectorQuery { limit: PAGE_ROWS, archived, ..ConnectorQuery::default() };
+    let mut all = Vec::new();
     loop {
         let page = storage.connectors(&query).await?;
-        page.connectors.iter().for_each(|connector| each(page.now, connector));
-        match page.connectors.into_iter().nth(PAGE_ROWS - 1) {
-            Some(last) => query.after = Some((last.connector_type, last.endpoint_identity)),
-            None => return Ok(()),
+        let last = page.connectors.get(PAGE_ROWS - 1);
+        query.after =
+            last.map(|last| (last.connector_type.clone(), last.endpoint_identity.clone()));
+        all.extend(page.connectors.into_iter().map(|connector| (page.now, connector)));
+        if query.after.is_none() {
+            return Ok(all);
         }
     }
 }
 
-async fn list(
-    storage: &dyn Storage,
-    archived: bool,
-    policy: Policy,
-    json: bool,
-) -> Result<String, Failure> {
-    if json {
-        let mut connectors: Vec<Value> = Vec::new();
-        all(storage, archived, |now, it| connectors.push(view::summary(it, now, policy))).await?;
-        return Ok(document(&json!({ "connectors": connectors })));
-    }
-    let mut rows = Vec::new();
-    all(storage, archived, |now, it| rows.push(row(it, now, policy))).await?;
-    if rows.is_empty() {
-        to_stderr(match archived {
-            true => "no connector is archived",
-            false => "no connector was heard yet; `tenure beat` sends a heartbeat",
-        });
-    }
-    Ok(table(HEADS, rows))
+async fn list(archived: bool, policy: Policy, global: &Global) -> Result<String, Failure> {
+    let connectors = all(&*open(global).await?, archived).await?;
+    let empty = match archived {
+        true => "no connector is archived",
+        false => "no connector was heard yet; `tenure beat` sends a heartbeat",
+    };
+    let value = |(now, connector): &(i64, Connector)| view::summary(connector, *now, policy);
+    let row = |(now, connector): &(i64, Connector)| row(connector, *now, policy);
+    Ok(super::list(global, ("connectors", &connectors), value, (HEADS, row), empty))
 }
 
 fn row(connector: &Connector, now: i64, policy: Policy) -> [String; 8] {
@@ -215,7 +198,7 @@ fn row(connector: &Connector, now: i64, policy: Policy) -> [String; 8] {
         heard.unwrap_or_else(|| "never".to_owned()),
         connector.today.messages_ingested.to_string(),
         connector.today.messages_failed.to_string(),
-        or_dash(connector.version.as_deref().map(shown)),
+        or_dash(connector.labels.version.as_deref().map(shown)),
     ]
 }
 

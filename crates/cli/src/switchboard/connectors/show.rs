@@ -1,31 +1,27 @@
 //! `tenure connectors show`: one connector and its instances.
 
-use tenure_core::text;
-use tenure_store::StoreUrl;
 use tenure_switchboard::liveness::Policy;
 use tenure_switchboard::storage::{Connector, ConnectorDetail, ConnectorInstance, ConnectorKey};
 use tenure_switchboard::view;
-use tenure_wire::heartbeat::Counters;
+use tenure_wire::heartbeat::{COUNTER_NAMES, Counters, LABEL_NAMES};
 
 use super::super::{MICROS, at, fields, open, time_before};
-use super::no_such_connector;
+use super::find;
+use crate::args::Global;
 use crate::failure::Failure;
-use crate::output::{document, shown};
+use crate::output::shown;
 use crate::table::{or_dash, table};
 
 pub(super) async fn run(
-    url: &StoreUrl,
     name: &ConnectorKey,
     policy: Policy,
-    json: bool,
+    global: &Global,
 ) -> Result<String, Failure> {
-    let found = open(url).await?.connector(name).await?;
-    let found = found.ok_or_else(|| no_such_connector(name))?;
-    if json {
-        return Ok(document(&view::detail(&found, policy)));
-    }
+    let found = find(&*open(global).await?, name).await?;
     let rows = found.instances.iter().map(|instance| row(instance, found.now, policy));
-    Ok(format!("{}\n{}", describe(&found, policy), table(HEADS, rows)))
+    Ok(global.show(&view::detail(&found, policy), || {
+        format!("{}\n{}", describe(&found, policy), table(HEADS, rows))
+    }))
 }
 
 fn describe(found: &ConnectorDetail, policy: Policy) -> String {
@@ -48,7 +44,9 @@ fn describe(found: &ConnectorDetail, policy: Policy) -> String {
         today.messages_failed,
         uptime.unwrap_or_default()
     );
-    fields([
+    let labels = LABEL_NAMES.into_iter().zip(connector.labels.fields());
+    let labels = labels.map(|(name, label)| (name, label.as_deref().map(shown)));
+    let known = [
         ("type", Some(shown(&connector.connector_type))),
         ("identity", Some(shown(&connector.endpoint_identity))),
         ("liveness", Some(policy.judge(*now, *last_heartbeat_at, *interval).to_string())),
@@ -58,14 +56,14 @@ fn describe(found: &ConnectorDetail, policy: Policy) -> String {
         ("registered by", Some(registered(&connector.registered_via))),
         ("archived", connector.archived_at.map(when)),
         ("instance", connector.instance_id.map(|id| id.to_string())),
-        ("version", connector.version.as_deref().map(shown)),
         ("uptime", connector.uptime_s.map(|seconds| format!("{seconds} s"))),
         ("interval", interval.map(seconds)),
         ("clock drift", connector.drift.map(seconds)),
         ("checkpoint", checkpoint),
         ("counters", Some(counted(&connector.counters))),
         ("today (UTC)", Some(today)),
-    ])
+    ];
+    fields(known.into_iter().chain(labels))
 }
 
 fn registered(via: &str) -> String {
@@ -77,14 +75,9 @@ fn registered(via: &str) -> String {
 }
 
 fn counted(counters: &Counters) -> String {
-    format!(
-        "{} ingested, {} failed, {}, {} to the source, {} saved",
-        counters.messages_ingested,
-        counters.messages_failed,
-        text::counted(counters.dedupe_accepted, "duplicate", "duplicates"),
-        text::counted(counters.source_api_calls, "call", "calls"),
-        text::counted(counters.checkpoint_saves, "checkpoint", "checkpoints")
-    )
+    let counted = COUNTER_NAMES.into_iter().zip(counters.fields());
+    let counted = counted.map(|(name, count)| format!("{} {count}", name.replace('_', " ")));
+    counted.collect::<Vec<_>>().join(", ")
 }
 
 /// Formats to a tenth of a second: no clock over a network is more exact.
@@ -126,7 +119,7 @@ fn row(instance: &ConnectorInstance, now: i64, policy: Policy) -> [String; 13] {
         instance.late.to_string(),
         instance.resets.to_string(),
         instance.jumps.to_string(),
-        or_dash(instance.version.as_deref().map(shown)),
+        or_dash(instance.labels.version.as_deref().map(shown)),
         or_dash(instance.error_message.as_deref().map(shown)),
     ]
 }

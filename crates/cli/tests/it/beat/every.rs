@@ -30,7 +30,7 @@ fn it_goes_on_whatever_happens_and_says_that_it_stops() {
     std::fs::write(tenure.path("counts"), "messages_ingested 2").unwrap();
     running.signal(Signal::USR1);
     assert_eq!(counters(&listener.wait(2).body())[0], 2);
-    tenure.said(&running, "warning: SW006: the switchboard did not take the heartbeat: 503");
+    tenure.said(&running, "warning: SW006: the switchboard did not accept the heartbeat: 503");
     // What cannot be read is told as it was.
     std::fs::write(tenure.path("counts"), "messages_inge").unwrap();
     running.signal(Signal::USR1);

@@ -303,6 +303,6 @@ fn a_config_says_which_bucket() {
     for (id, total) in [("1", "3"), ("2", "4")] {
         let ran = run(id, total);
         assert_eq!(ran.code, Some(2), "{ran:?}");
-        assert!(ran.stderr.contains("--config says bucket 2 of 3, and"), "{ran:?}");
+        assert!(ran.stderr.contains("--config sets bucket 2 of 3;"), "{ran:?}");
     }
 }

@@ -2,6 +2,7 @@
 //! along with each other and with a store is the simulator's.
 
 mod bench;
+mod claim;
 mod foreign;
 mod hanging;
 mod operator;

@@ -1,10 +1,7 @@
 -- Reads a part of a group's audit trail, oldest first.
 --
--- KEYS[1]  the marker          ARGV[1], ARGV[2]  incarnation, root
 -- ARGV[3]  the first number to read
 -- ARGV[4]  how many entries at most
 -- reply    the entries as XRANGE gives them; an entry's number is the first part of its id
 
-local refusal = refused()
-if refusal then return refusal end
 return redis.call('XRANGE', root .. 'audit', ARGV[3] .. '-0', '+', 'COUNT', ARGV[4])

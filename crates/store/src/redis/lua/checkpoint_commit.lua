@@ -1,6 +1,5 @@
 -- Stores up to 500 checkpoints under holds of one session.
 --
--- KEYS[1]  the marker          ARGV[1], ARGV[2]  incarnation, root
 -- ARGV[3]  the instance        ARGV[4]  the same, escaped
 -- ARGV[5]  the nonce
 -- ARGV[6]  n, then n duty ids, escaped, their n epochs (0 is nobody's), n expected versions and
@@ -9,8 +8,6 @@
 --          1, the new version (saved); 2, the newest epoch (fenced);
 --          3, the stored version (conflict)
 
-local refusal = refused()
-if refusal then return refusal end
 local instance, nonce, n = ARGV[3], ARGV[5], tonumber(ARGV[6])
 local live = redis.call('HGET', root .. 'session:' .. ARGV[4], 'nonce') == nonce
 local leases = mget('lease', 7, n)

@@ -4,6 +4,4 @@
 -- KEYS[2]  the history
 -- reply    the entries as checkpoint_commit has packed them
 
-local refusal = refused()
-if refusal then return refusal end
 return redis.call('LRANGE', KEYS[2], 0, HISTORY_SLOTS - 1)

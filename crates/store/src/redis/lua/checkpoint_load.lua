@@ -4,8 +4,6 @@
 -- KEYS[2...]  checkpoints
 -- reply    for each {version, epoch, instance, document, unix_ms}, or {} when there is none
 
-local refusal = refused()
-if refusal then return refusal end
 local reply = {}
 for i = 2, #KEYS do
   local stored = redis.call('HMGET', KEYS[i], 'version', 'epoch', 'instance', 'document', 'unix_ms')

@@ -1,5 +1,5 @@
 -- What every script shares; it is put before each of them, after a line that sets AUDIT_KEPT and
--- HISTORY_SLOTS to their defaults.
+-- HISTORY_SLOTS to their defaults. Keys and arguments that a script does not name are:
 --
 -- KEYS[1]  the store's marker: a hash of incarnation, base, run_id, schema, breaking, and of
 --          history_slots and audit_kept where they were set

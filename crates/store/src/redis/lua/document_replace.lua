@@ -1,13 +1,10 @@
 -- Replaces a group's document if its version is still the expected one.
 --
--- KEYS[1]  the marker          ARGV[1], ARGV[2]  incarnation, root
 -- KEYS[2]  the set of groups
 -- ARGV[3]  the group, escaped  ARGV[4]  the expected version
 -- ARGV[5]  the document
 -- reply    {1, the new version}, or {0, the stored version}
 
-local refusal = refused()
-if refusal then return refusal end
 local key = root .. 'document'
 local stored = count(redis.call('HGET', key, 'version'))
 if not stored then return damaged(key) end

@@ -1,6 +1,5 @@
 -- Forgets up to 500 duties of a group, as far as nobody holds them.
 --
--- KEYS[1]  the marker          ARGV[1], ARGV[2]  incarnation, root
 -- ARGV[3]  the reason          ARGV[4]  the schema that knows floors
 -- ARGV[5...]  duty ids, escaped
 -- reply    for each duty three values: 1, the floor, 0 (forgotten), 2, holder, its ms left (held),
@@ -9,8 +8,6 @@
 -- The epochs go into the group's floor before they go: no grant is at or below it (R2). Programs
 -- that do not know floors must not open this store any more.
 
-local refusal = refused()
-if refusal then return refusal end
 local reason, n = ARGV[3], #ARGV - 4
 local floor_key = root .. 'floor'
 local marker = redis.call('HMGET', KEYS[1], 'base', 'breaking')

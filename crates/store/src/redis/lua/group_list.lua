@@ -4,6 +4,4 @@
 -- KEYS[2]  the set of groups
 -- reply    their names, escaped
 
-local refusal = refused()
-if refusal then return refusal end
 return redis.call('SMEMBERS', KEYS[2])

@@ -1,12 +1,9 @@
 -- The members of a group.
 --
--- KEYS[1]  the marker          ARGV[1], ARGV[2]  incarnation, root
 -- ARGV[3...]  instances, as their keys have them, that may be foreign: no session of ours
 -- reply    for each member five values:
 --          instance, escaped; nonce or ''; note; ms left; 1 when evicted or 0
 
-local refusal = refused()
-if refusal then return refusal end
 local reply = {}
 local function add(...)
   for _, value in ipairs({ ... }) do reply[#reply + 1] = value end

@@ -1,11 +1,8 @@
 -- Cuts the histories of up to 500 duties, and the group's audit trail, to what the store keeps.
 --
--- KEYS[1]  the marker          ARGV[1], ARGV[2]  incarnation, root
 -- ARGV[3...]  duty ids, escaped
 -- reply    1
 
-local refusal = refused()
-if refusal then return refusal end
 for i = 3, #ARGV do
   redis.call('LTRIM', root .. 'history:' .. ARGV[i], 0, HISTORY_SLOTS - 1)
 end

@@ -1,6 +1,5 @@
 -- Grants up to 500 duties, as far as they are free.
 --
--- KEYS[1]  the marker          ARGV[1], ARGV[2]  incarnation, root
 -- ARGV[3]  the instance        ARGV[4]  the same, escaped
 -- ARGV[5]  the nonce           ARGV[6]  the reason
 -- ARGV[7]  the largest epoch that the caller has ever seen
@@ -14,8 +13,6 @@
 -- escaped one only. While one is there, the lease is written under both. The first that is not
 -- cuts older versions off, also those that have the store open.
 
-local refusal = refused()
-if refusal then return refusal end
 local instance, nonce, reason = ARGV[3], ARGV[5], ARGV[6]
 local session = root .. 'session:' .. ARGV[4]
 local stored = redis.call('HMGET', session, 'nonce', 'evicted', 'ttl', 'mark')

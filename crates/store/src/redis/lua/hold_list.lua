@@ -1,13 +1,10 @@
 -- Who holds up to 500 duties now.
 --
--- KEYS[1]  the marker          ARGV[1], ARGV[2]  incarnation, root
 -- ARGV[3...]  duty ids, escaped
 -- reply    for each duty three values: its epoch or -1, its holder or '', the holder's ms left
 --
 -- The epoch is -1 while an instance holds the duty that was not granted one.
 
-local refusal = refused()
-if refusal then return refusal end
 local n = #ARGV - 2
 local grants = grants_of(3, n)
 local leases, keys = leases_of(3, n, grants)

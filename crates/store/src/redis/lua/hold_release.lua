@@ -1,13 +1,10 @@
 -- Gives back up to 500 holds of a session.
 --
--- KEYS[1]  the marker          ARGV[1], ARGV[2]  incarnation, root
 -- ARGV[3]  the instance        ARGV[4]  the nonce
 -- ARGV[5]  the reason
 -- ARGV[6...]  n duty ids, escaped, then their n epochs; epoch 0 is nobody's
 -- reply    for each hold 1 (freed), 2 (had ended before) or 3 (not yours)
 
-local refusal = refused()
-if refusal then return refusal end
 local instance, nonce, reason = ARGV[3], ARGV[4], ARGV[5]
 local n = (#ARGV - 5) / 2
 local leases = mget('lease', 6, n)

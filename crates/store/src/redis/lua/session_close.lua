@@ -1,14 +1,11 @@
 -- Ends a session and frees up to 500 of its holds; session_free frees what is left.
 --
--- KEYS[1]  the marker          ARGV[1], ARGV[2]  incarnation, root
 -- ARGV[3]  the instance        ARGV[4]  the same, escaped
 -- ARGV[5]  the nonce           ARGV[6]  the reason
 -- reply    {1 when it was open or 0, how many holds were freed, 1 when there are more or 0}
 --
 -- What an earlier, interrupted close has left is freed also when the session is gone.
 
-local refusal = refused()
-if refusal then return refusal end
 local instance, escaped, nonce, reason = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local session = root .. 'session:' .. escaped
 local open = redis.call('HGET', session, 'nonce') == nonce

@@ -1,14 +1,11 @@
 -- Puts an instance out of a group. With `now` its session ends and up to 500 of its holds are
 -- freed; session_free frees what is left.
 --
--- KEYS[1]  the marker          ARGV[1], ARGV[2]  incarnation, root
 -- ARGV[3]  the instance        ARGV[4]  the same, escaped
 -- ARGV[5]  now or ttl          ARGV[6]  the reason
 -- ARGV[7]  how long, in ms, it stays barred
 -- reply    {} without a live session; else {its nonce, how many holds ended, 1 when there are more}
 
-local refusal = refused()
-if refusal then return refusal end
 local instance, escaped, reason = ARGV[3], ARGV[4], ARGV[6]
 local session, barred = root .. 'session:' .. escaped, root .. 'barred:' .. escaped
 local nonce = redis.call('HGET', session, 'nonce')

@@ -1,13 +1,10 @@
 -- Frees up to 500 holds that an ended session has left.
 --
--- KEYS[1]  the marker          ARGV[1], ARGV[2]  incarnation, root
 -- ARGV[3]  the instance        ARGV[4]  the nonce
 -- ARGV[5]  the kind of audit entry, released or evicted
 -- ARGV[6]  the reason
 -- reply    {how many holds were freed, 1 when there are more or 0}
 
-local refusal = refused()
-if refusal then return refusal end
 local holds, more = holds_of(ARGV[4], ARGV[3], 500)
 local last = last_entry()
 if not last then return damaged(root .. 'audit') end

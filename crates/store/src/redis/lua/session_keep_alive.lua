@@ -1,6 +1,5 @@
 -- Extends a session by its TTL, and tells which of up to 500 holds still stand.
 --
--- KEYS[1]  the marker          ARGV[1], ARGV[2]  incarnation, root
 -- KEYS[2...]  n leases: built by the caller, which is cheaper than here
 -- ARGV[3]  the instance        ARGV[4]  the same, escaped
 -- ARGV[5]  the nonce           ARGV[6]  the TTL in ms
@@ -11,8 +10,6 @@
 -- reply    -1 when the session has ended, -2 when ARGV[10] does not fit and nothing was done;
 --          else the session's mark and the places (from 1) of the holds that are lost
 
-local refusal = refused()
-if refusal then return refusal end
 local instance, escaped, ttl = ARGV[3], ARGV[4], ARGV[6]
 local session, node = root .. 'session:' .. escaped, root .. 'node:' .. plain(escaped)
 local stored = redis.call('HMGET', session, 'nonce', 'evicted', 'ttl', 'mark')

@@ -1,6 +1,5 @@
 -- Makes an instance a member of a group.
 --
--- KEYS[1]  the marker          ARGV[1], ARGV[2]  incarnation, root
 -- KEYS[2]  the set of groups
 -- ARGV[3]  the group, escaped
 -- ARGV[4]  the instance        ARGV[5]  the same, escaped
@@ -9,8 +8,6 @@
 -- ARGV[10]  where the session's mark starts
 -- reply    open, taken, spent or evicted
 
-local refusal = refused()
-if refusal then return refusal end
 local instance, escaped, nonce, ttl = ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 local session, node = root .. 'session:' .. escaped, root .. 'node:' .. plain(escaped)
 local barred, spent = root .. 'barred:' .. escaped, root .. 'spent:' .. nonce

@@ -14,8 +14,6 @@
 -- nothing of before may be left. Who only shares the keys has no session here and is left alone;
 -- its lease is not ours to end.
 
-local refusal = refused()
-if refusal then return refusal end
 local prefix, n = ARGV[2], tonumber(ARGV[5])
 local base = count(redis.call('HGET', KEYS[1], 'base'))
 if not base then return damaged(KEYS[1]) end

@@ -5,7 +5,5 @@
 -- ARGV[3]  history slots       ARGV[4]  audit entries
 -- reply    1
 
-local refusal = refused()
-if refusal then return refusal end
 redis.call('HSET', KEYS[1], 'history_slots', ARGV[3], 'audit_kept', ARGV[4])
 return 1

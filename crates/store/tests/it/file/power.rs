@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tenure_core::{Store, StoreError};
+use tenure_store::conformance::faulty_disk::SimulatedDisk;
 use tenure_store::file::FileStore;
-use tenure_store::file::faulty_disk::SimulatedDisk;
 
 use super::script::{self, Caller};
 use super::settings;

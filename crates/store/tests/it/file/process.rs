@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 
 use tenure_core::{Code, Store};
-use tenure_store::file::faulty_disk::CrashingDisk;
+use tenure_store::conformance::faulty_disk::CrashingDisk;
 use tenure_store::file::{FileSettings, FileStore};
 
 use super::script::{self, Caller};

@@ -1,7 +1,7 @@
 //! Moves that meet another move, a rewind, or a name that does not fit.
 
 use super::*;
-use tenure_store::wrap::Hooked;
+use tenure_store::conformance::wrap::Hooked;
 
 /// A checkpoint as a worker finds it.
 async fn text(store: &Arc<dyn Store>, id: &str) -> String {
@@ -29,7 +29,7 @@ async fn go(
     target: &str,
     force: bool,
 ) -> Result<MoveOutcome, StoreError> {
-    let (mut from, mut to) = (desk(from.0, from.1, force), desk(to.0, to.1, force));
+    let (mut from, mut to) = (session(from.0, from.1, force), session(to.0, to.1, force));
     let sources: Vec<_> = ids.iter().map(|id| duty(id)).collect();
     let mut moving = Move::new(&mut from, &mut to);
     let outcome = match target {
@@ -94,9 +94,9 @@ async fn a_source_that_is_taken_back_meanwhile_is_good_there_alone() {
     let from = stores.from.clone();
     let taken_back = Box::pin(async move {
         assert!(text(&from, "a").await.contains("is being moved"));
-        let mut desk = desk(&from, "F", true);
-        rewind(&mut desk, &duty("a"), Version::new(1).unwrap()).await.unwrap();
-        desk.close().await;
+        let mut session = session(&from, "F", true);
+        rewind(&mut session, &duty("a"), Version::new(1).unwrap()).await.unwrap();
+        session.close().await;
     });
     // Right before it is written to the other store.
     let hooked: Arc<dyn Store> = Arc::new(Hooked::new(stores.to.clone(), Op::Commit, taken_back));
@@ -148,7 +148,7 @@ async fn nothing_gives_way_before_everything_can() {
             break;
         }
     }
-    let (mut from, mut to) = (desk(&stores.from, "F", true), desk(&stores.to, "T", true));
+    let (mut from, mut to) = (session(&stores.from, "F", true), session(&stores.to, "T", true));
     let refused = Move::new(&mut from, &mut to).run(&[duty("a")], &duty("a"), &convert).await;
     assert!(matches!(refused, Err(StoreError::Refused(_))), "{refused:?}");
     assert_eq!(text(&stores.to, "t1").await, "theirs");
@@ -164,7 +164,7 @@ async fn a_name_that_leaves_no_room_for_the_seal_is_refused_before_anything_is_m
     assert_eq!(refused.unwrap_err().code(), Code::BadInput);
     assert_eq!(text(&stores.from, &id).await, "x");
     let nothing = |_: &[Vec<u8>]| Ok(Vec::new());
-    let (mut from, mut to) = (desk(&stores.from, "F", false), desk(&stores.to, "T", false));
+    let (mut from, mut to) = (session(&stores.from, "F", false), session(&stores.to, "T", false));
     let refused = Move::new(&mut from, &mut to).run(&[duty(&id)], &duty(&id), &nothing).await;
     assert_eq!(refused.unwrap_err().code(), Code::BadInput);
     assert_eq!(text(&stores.from, &id).await, "x");

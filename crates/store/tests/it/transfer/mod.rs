@@ -12,9 +12,9 @@ use tenure_core::{
     Version,
 };
 use tenure_store::Memory;
+use tenure_store::conformance::wrap::{CallBudget, Fault, Flaky, Mortal, Op};
 use tenure_store::signing::{Keyring, Sealed, SignatureVerdict, Signing, verify};
 use tenure_store::transfer::{Arrival, Move, MoveOutcome, Operator, OperatorSession, rewind};
-use tenure_store::wrap::{CallBudget, Fault, Flaky, Mortal, Op};
 
 use crate::player::{LONG, Player, duty, unique};
 
@@ -57,7 +57,7 @@ fn operator(force: bool) -> Operator {
     }
 }
 
-fn desk(store: &Arc<dyn Store>, name: &str, force: bool) -> OperatorSession {
+fn session(store: &Arc<dyn Store>, name: &str, force: bool) -> OperatorSession {
     OperatorSession::new(store.clone(), Signing::Require(keys()), name.to_owned(), operator(force))
 }
 
@@ -110,7 +110,7 @@ impl Stores {
     }
 
     async fn run(&self, force: bool) -> Result<MoveOutcome, StoreError> {
-        let (mut from, mut to) = (desk(&self.from, "F", force), desk(&self.to, "T", force));
+        let (mut from, mut to) = (session(&self.from, "F", force), session(&self.to, "T", force));
         let convert = same(duty("a"));
         let outcome = Move::new(&mut from, &mut to).run(&[duty("a")], &duty("a"), &convert).await;
         from.close().await;
@@ -214,12 +214,13 @@ async fn shards_are_put_together_by_their_least_however_often_it_is_killed() {
             Arc::new(Mortal::new(store.clone(), life.clone()))
         };
         let (mut from, mut to) =
-            (desk(&mortal(&stores.from), "F", false), desk(&mortal(&stores.to), "T", false));
+            (session(&mortal(&stores.from), "F", false), session(&mortal(&stores.to), "T", false));
         let mut doomed = Move::new(&mut from, &mut to);
         let done = life.live(doomed.run(&shards, &duty("all"), &least)).await;
         stores.one_side_at_most(&shards, &duty("all")).await;
         stores.clock.advance(TTL);
-        let (mut from, mut to) = (desk(&stores.from, "F", false), desk(&stores.to, "T", false));
+        let (mut from, mut to) =
+            (session(&stores.from, "F", false), session(&stores.to, "T", false));
         Move::new(&mut from, &mut to).run(&shards, &duty("all"), &least).await.unwrap();
         assert!(stores.one_side_at_most(&shards, &duty("all")).await);
         let moved = load(&stores.to, &duty("all")).await.unwrap().unwrap();
@@ -290,7 +291,7 @@ async fn a_move_back_ends_where_it_began() {
     let stores = Stores::new();
     stores.free("a", "x").await;
     stores.run(false).await.unwrap();
-    let (mut from, mut to) = (desk(&stores.to, "T", false), desk(&stores.from, "F", false));
+    let (mut from, mut to) = (session(&stores.to, "T", false), session(&stores.from, "F", false));
     let convert = same(duty("a"));
     let mut back = Move::new(&mut from, &mut to);
     assert_eq!(back.run(&[duty("a")], &duty("a"), &convert).await.unwrap(), MoveOutcome::Moved);
@@ -325,13 +326,13 @@ async fn a_rewind_is_a_new_version_with_an_old_document() {
     let stores = Stores::new();
     let (player, hold) = stores.work("a", "x").await;
     let to = Version::new(1).unwrap();
-    let refused = rewind(&mut desk(&stores.from, "F", false), &duty("a"), to).await;
+    let refused = rewind(&mut session(&stores.from, "F", false), &duty("a"), to).await;
     assert_eq!(refused.unwrap_err().code(), Code::Held);
 
     // The answer to its commit is lost: it reads back.
     let flaky = Flaky::planned(stores.from.clone()).on(Op::Commit, Fault::HappenedButLost);
     let flaky: Arc<dyn Store> = Arc::new(flaky);
-    let rewound = rewind(&mut desk(&flaky, "F", true), &duty("a"), to).await.unwrap();
+    let rewound = rewind(&mut session(&flaky, "F", true), &duty("a"), to).await.unwrap();
     assert_eq!((rewound.before.get(), rewound.now.get()), (2, 3));
     let now = load(&stores.from, &duty("a")).await.unwrap().unwrap();
     assert_eq!(now.document, Document::new(*b"old").unwrap());
@@ -345,6 +346,6 @@ async fn a_rewind_is_a_new_version_with_an_old_document() {
     );
 
     let never = Version::new(9).unwrap();
-    let gone = rewind(&mut desk(&stores.from, "F", false), &duty("a"), never).await;
+    let gone = rewind(&mut session(&stores.from, "F", false), &duty("a"), never).await;
     assert_eq!(gone.unwrap_err().code(), Code::BadInput);
 }

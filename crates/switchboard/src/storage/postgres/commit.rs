@@ -3,16 +3,15 @@
 //! Why: docs/decisions/0030-one-call-per-commit.md
 
 use std::collections::BTreeMap;
-use std::time::SystemTime;
 
 use tenure_core::{Code, Epoch};
+use tenure_wire::ingest::IngestEvent;
 use tokio_postgres::Row;
-use tokio_postgres::types::Type;
 use uuid::Uuid;
 
 use super::row::{column, from_micros, index, to_micros};
 use super::token::ended;
-use super::{Parameter, PostgresStorage};
+use super::{PostgresStorage, parameters};
 use crate::error::{StorageResult, SwitchboardError};
 use crate::storage::{
     BadFence, EventOutcome, IngestFence, NewestHold, Submission, SubmissionOutcome,
@@ -29,30 +28,33 @@ impl PostgresStorage {
         }
         let gates =
             GateColumns::of(group.iter().map(|it| (it.token_id.as_deref(), it.fence.as_ref())));
-        let items = EventColumns::of(group, &gates.of);
-        let parameters: [Parameter<'_>; 20] = [
-            (&gates.tokens, Type::TEXT_ARRAY),
-            (&gates.duties, Type::TEXT_ARRAY),
-            (&gates.epochs, Type::INT8_ARRAY),
-            (&gates.instances, Type::TEXT_ARRAY),
-            (&items.last_round, Type::INT4),
-            (&items.rounds, Type::INT4_ARRAY),
-            (&items.gates, Type::INT4_ARRAY),
-            (&items.ids, Type::UUID_ARRAY),
-            (&items.digests, Type::BYTEA_ARRAY),
-            (&items.previous, Type::BYTEA_ARRAY),
-            (&items.payloads, Type::BYTEA_ARRAY),
-            (&items.observed, Type::TIMESTAMPTZ_ARRAY),
-            (&items.channels, Type::TEXT_ARRAY),
-            (&items.providers, Type::TEXT_ARRAY),
-            (&items.endpoints, Type::TEXT_ARRAY),
-            (&items.senders, Type::TEXT_ARRAY),
-            (&items.threads, Type::TEXT_ARRAY),
-            (&items.tiers, Type::TEXT_ARRAY),
-            (&items.keys, Type::TEXT_ARRAY),
-            (&items.envelopes, Type::TEXT_ARRAY),
-        ];
-        let rows = self.commits.query(&self.statements.inbox_commit, &parameters).await?;
+        let rounds = rounds(group);
+        let last_round = rounds.iter().max().copied().unwrap_or(-1);
+        let events: Vec<&SubmittedEvent> = group.iter().flat_map(|sent| &sent.items).collect();
+        // The server counts from 1; a group has far fewer gates than an i32 can say.
+        let gate_of = |(sent, gate): (&Submission, &usize)| {
+            vec![i32::try_from(gate + 1).unwrap_or(i32::MAX); sent.items.len()]
+        };
+        let gate: Vec<i32> = group.iter().zip(&gates.of).flat_map(gate_of).collect();
+        let ids: Vec<Uuid> = events.iter().map(|it| it.request_id).collect();
+        let digests = column_of(&events, |it| it.dedupe.digest.as_slice());
+        let previous = column_of(&events, |it| it.dedupe.previous_hour.as_ref().map(|it| &it[..]));
+        let payloads = column_of(&events, |it| it.payload_digest.as_slice());
+        let observed = column_of(&events, |it| from_micros(it.observed_at_micros));
+        let channels = column_of(&events, |it| &it.channel);
+        let providers = column_of(&events, |it| &it.provider);
+        let endpoints = column_of(&events, |it| &it.endpoint_identity);
+        let senders = column_of(&events, |it| &it.sender_identity);
+        let threads = column_of(&events, |it| it.thread_identity.as_deref());
+        let tiers = column_of(&events, |it| it.policy_tier);
+        let keys = column_of(&events, |it| &it.dedupe.key);
+        let envelopes = column_of(&events, |it| &it.envelope);
+        let parameters = parameters! {
+            gates.tokens, gates.duties, gates.epochs, gates.instances, last_round, rounds, gate,
+            ids, digests, previous, payloads, observed, channels, providers, endpoints, senders,
+            threads, tiers, keys, envelopes
+        };
+        let rows = self.commits.query(&self.statements.commit, &parameters).await?;
         // From here on it has happened, whatever is wrong with the answer.
         settle(group, &gates, &rows).map_err(SwitchboardError::or_happened)
     }
@@ -90,52 +92,9 @@ impl<'a> GateColumns<'a> {
     }
 }
 
-/// The events of a group, column by column.
-#[derive(Default)]
-struct EventColumns<'a> {
-    last_round: i32,
-    rounds: Vec<i32>,
-    gates: Vec<i32>,
-    ids: Vec<Uuid>,
-    digests: Vec<&'a [u8]>,
-    previous: Vec<Option<&'a [u8]>>,
-    payloads: Vec<&'a [u8]>,
-    observed: Vec<SystemTime>,
-    channels: Vec<&'a str>,
-    providers: Vec<&'a str>,
-    endpoints: Vec<&'a str>,
-    senders: Vec<&'a str>,
-    threads: Vec<Option<&'a str>>,
-    tiers: Vec<&'a str>,
-    keys: Vec<&'a str>,
-    envelopes: Vec<&'a str>,
-}
-
-impl<'a> EventColumns<'a> {
-    fn of(group: &'a [Submission], gates: &[usize]) -> Self {
-        let mut items = Self { rounds: rounds(group), ..Self::default() };
-        items.last_round = items.rounds.iter().max().copied().unwrap_or(-1);
-        for (submission, gate) in group.iter().zip(gates) {
-            for SubmittedEvent { request_id, event } in &submission.items {
-                // The server counts from 1; a group has far fewer gates than an i32 can say.
-                items.gates.push(i32::try_from(gate + 1).unwrap_or(i32::MAX));
-                items.ids.push(*request_id);
-                items.digests.push(&event.dedupe.digest);
-                items.previous.push(event.dedupe.previous_hour.as_ref().map(<[u8; 32]>::as_slice));
-                items.payloads.push(&event.payload_digest);
-                items.observed.push(from_micros(event.observed_at_micros));
-                items.channels.push(&event.channel);
-                items.providers.push(&event.provider);
-                items.endpoints.push(&event.endpoint_identity);
-                items.senders.push(&event.sender_identity);
-                items.threads.push(event.thread_identity.as_deref());
-                items.tiers.push(event.policy_tier);
-                items.keys.push(&event.dedupe.key);
-                items.envelopes.push(&event.envelope);
-            }
-        }
-        items
-    }
+/// Returns a value of each event.
+fn column_of<'a, T>(events: &[&'a SubmittedEvent], of: impl Fn(&'a IngestEvent) -> T) -> Vec<T> {
+    events.iter().map(|it| of(&it.event)).collect()
 }
 
 /// An event whose previous hour is the key of one before it waits until that one is settled.
@@ -183,7 +142,7 @@ fn settle(
 ) -> StorageResult<Vec<SubmissionOutcome>> {
     let odd =
         |what: &str| SwitchboardError::unknown(Code::Damaged, format!("ingest_commit: {what}"));
-    let mut shut: Vec<Option<SubmissionOutcome>> = vec![None; gates.tokens.len()];
+    let mut shut: Vec<Option<SubmissionRejection>> = vec![None; gates.tokens.len()];
     let mut same: BTreeMap<usize, (Uuid, bool)> = BTreeMap::new();
     let mut stored: Option<i64> = None;
     for row in rows {
@@ -196,7 +155,7 @@ fn settle(
                 let gate = index(row)?;
                 let duty = gates.duties.get(gate).and_then(Option::as_deref);
                 let why = closed(row, verdict, duty)?.ok_or_else(|| odd(verdict))?;
-                *shut.get_mut(gate).ok_or_else(|| odd("gate"))? = Some(why.into());
+                *shut.get_mut(gate).ok_or_else(|| odd("gate"))? = Some(why);
             }
         }
     }
@@ -206,7 +165,7 @@ fn settle(
         let first = number;
         number += submission.items.len();
         if let Some(why) = &shut[*gate] {
-            answers.push(why.clone());
+            answers.push(SubmissionOutcome::Rejected(why.clone()));
             continue;
         }
         let outcome = |(place, item): (usize, &SubmittedEvent)| match same.get(&(first + place)) {

@@ -1,22 +1,22 @@
 //! Dead letters.
 
+use async_trait::async_trait;
 use tenure_core::Code;
 use tokio_postgres::Row;
-use tokio_postgres::types::Type;
 use uuid::Uuid;
 
 use super::commit::closed;
 use super::row::{column, count, missing};
-use super::token::permitted;
-use super::{Parameter, PostgresStorage};
+use super::{PostgresStorage, parameters, sql};
 use crate::error::{StorageResult, SwitchboardError};
 use crate::storage::{
-    DeadLetter, Decision, IngestFence, LetterQuery, LetterResolution, Permitted, PostOutcome,
-    ResolveOutcome, StoredLetter,
+    DeadLetter, DeadLetters, Decision, IngestFence, LetterQuery, LetterResolution, Permitted,
+    PostOutcome, ResolveOutcome, StoredLetter,
 };
 
-impl PostgresStorage {
-    pub(super) async fn keep_letter(
+#[async_trait]
+impl DeadLetters for PostgresStorage {
+    async fn post_letter(
         &self,
         letter: &DeadLetter,
         fence: Option<&IngestFence>,
@@ -26,70 +26,46 @@ impl PostgresStorage {
         let epoch = fence.map(|fence| fence.epoch.as_i64());
         let instance = fence.map(|fence| fence.instance.as_str());
         let digest = letter.digest.as_slice();
-        let parameters: [Parameter<'_>; 14] = [
-            (&token_id, Type::TEXT),
-            (&duty, Type::TEXT),
-            (&epoch, Type::INT8),
-            (&instance, Type::TEXT),
-            (&letter.id, Type::UUID),
-            (&digest, Type::BYTEA),
-            (&letter.channel, Type::TEXT),
-            (&letter.provider, Type::TEXT),
-            (&letter.endpoint_identity, Type::TEXT),
-            (&letter.external_event_id, Type::TEXT),
-            (&letter.error_class, Type::TEXT),
-            (&letter.reason, Type::TEXT),
-            (&letter.attempts, Type::INT8),
-            (&letter.envelope, Type::TEXT),
-        ];
-        let rows = self.data.query(&self.statements.letter_post, &parameters).await?;
+        let parameters = parameters! {
+            token_id, duty, epoch, instance, letter.id, digest, letter.channel, letter.provider,
+            letter.endpoint_identity, letter.external_event_id, letter.error_class, letter.reason,
+            letter.attempts, letter.envelope
+        };
+        let rows = self.query(sql!("letter/post"), &parameters).await?;
         posted(rows.first().ok_or_else(missing)?, duty.as_deref())
             .map_err(SwitchboardError::or_happened)
     }
 
-    pub(super) async fn list_letters(
-        &self,
-        query: &LetterQuery,
-    ) -> StorageResult<Vec<StoredLetter>> {
-        let after = query.after.unwrap_or(Uuid::nil());
-        let limit = count(query.limit);
-        let mut parameters: Vec<Parameter<'_>> = vec![
-            (&after, Type::UUID),
-            (&limit, Type::INT8),
-            (&query.endpoint_identity, Type::TEXT),
-            (&query.channel, Type::TEXT),
-            (&query.provider, Type::TEXT),
-        ];
-        let mut statement = &self.statements.letter_list;
-        if let Some(state) = &query.state {
-            statement = &self.statements.letter_list_state;
-            parameters.push((state, Type::TEXT));
-        }
-        self.rows(statement, &parameters).await
+    async fn letters(&self, query: &LetterQuery) -> StorageResult<Vec<StoredLetter>> {
+        let LetterQuery { endpoint_identity, channel, provider, .. } = query;
+        let (after, limit) = (query.after.unwrap_or(Uuid::nil()), count(query.limit));
+        let parameters = parameters! { after, limit, endpoint_identity, channel, provider };
+        let Some(state) = &query.state else {
+            return self.all(sql!("letter/list"), &parameters).await;
+        };
+        let parameters = [&parameters[..], &parameters! { state }].concat();
+        self.all(sql!("letter/list_state"), &parameters).await
     }
 
-    pub(super) async fn show_letter(&self, id: Uuid) -> StorageResult<Option<StoredLetter>> {
-        Ok(self.rows(&self.statements.letter_show, &[(&id, Type::UUID)]).await?.pop())
+    async fn letter(&self, id: Uuid) -> StorageResult<Option<StoredLetter>> {
+        Ok(self.all(sql!("letter/show"), &parameters! { id }).await?.pop())
     }
 
-    pub(super) async fn end_letter(&self, resolve: &LetterResolution) -> Permitted<ResolveOutcome> {
-        let Decision { by, reason, token_id } = &resolve.decision;
-        let parameters: [Parameter<'_>; 6] = [
-            (&resolve.id, Type::UUID),
-            (&resolve.state, Type::TEXT),
-            (by, Type::TEXT),
-            (reason, Type::TEXT),
-            (&resolve.request_id, Type::UUID),
-            (token_id, Type::TEXT),
-        ];
-        let rows = self.data.query(&self.statements.letter_resolve, &parameters).await?;
-        permitted(&rows, |row| {
-            Ok(match (column(row, 1)?, column(row, 2)?) {
-                (true, _) => ResolveOutcome::Done,
-                (false, true) => ResolveOutcome::Before,
-                (false, false) => ResolveOutcome::Nothing,
-            })
-        })
+    async fn resolve_letter(&self, resolve: &LetterResolution) -> Permitted<ResolveOutcome> {
+        let LetterResolution { id, state, decision, request_id } = resolve;
+        let Decision { by, reason, token_id } = decision;
+        let parameters = parameters! { id, state, by, reason, request_id, token_id };
+        let resolved = self.permitted(sql!("letter/resolve"), &parameters).await?;
+        Ok(resolved.map(|found| match found {
+            (true, _) => ResolveOutcome::Done,
+            (false, true) => ResolveOutcome::Before,
+            (false, false) => ResolveOutcome::Nothing,
+        }))
+    }
+
+    async fn pending_letters(&self) -> StorageResult<u64> {
+        let pending: i64 = self.one(sql!("letter/count_pending"), &[]).await?;
+        Ok(u64::try_from(pending).unwrap_or(0))
     }
 }
 
@@ -100,5 +76,5 @@ fn posted(row: &Row, duty: Option<&str>) -> StorageResult<PostOutcome> {
     }
     let odd =
         || SwitchboardError::unknown(Code::Damaged, format!("letter_post answered {verdict:?}"));
-    Ok(closed(row, verdict, duty)?.ok_or_else(odd)?.into())
+    Ok(PostOutcome::Rejected(closed(row, verdict, duty)?.ok_or_else(odd)?))
 }

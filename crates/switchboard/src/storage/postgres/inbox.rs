@@ -1,59 +1,62 @@
 //! Reading the inbox.
 
-use std::time::SystemTime;
-
+use async_trait::async_trait;
 use tenure_wire::ingest::InboxCursor;
 use tokio_postgres::Row;
-use tokio_postgres::types::Type;
 use uuid::Uuid;
 
-use super::row::{column, count, from_micros, from_row, missing, to_micros};
-use super::{Parameter, PostgresStorage};
+use super::row::{column, count, first, from_micros, from_row, missing};
+use super::{PostgresStorage, parameters, sql};
 use crate::error::{StorageResult, SwitchboardError};
 use crate::storage::inbox::CursorPlace;
 use crate::storage::row::DatabaseRow as _;
-use crate::storage::{InboxMessage, InboxPage, InboxQuery, InboxRead, MessageLookup};
+use crate::storage::{
+    Inbox, InboxMessage, InboxPage, InboxQuery, InboxRead, MessageLookup, Submission,
+    SubmissionOutcome,
+};
 
-impl PostgresStorage {
-    pub(super) async fn read_inbox(&self, query: &InboxQuery) -> StorageResult<InboxRead> {
-        let limit = count(query.limit);
+#[async_trait]
+impl Inbox for PostgresStorage {
+    async fn commit(&self, group: &[Submission]) -> StorageResult<Vec<SubmissionOutcome>> {
+        self.commit_group(group).await
+    }
+
+    async fn inbox(&self, query: &InboxQuery) -> StorageResult<InboxRead> {
+        let InboxQuery { after, channel, provider, sender_identity, thread_identity, .. } = query;
         let at = |micros: Option<i64>| micros.map(from_micros);
-        let (since, until) = (at(query.since), at(query.until));
-        let mut parameters: Vec<Parameter<'_>> = vec![
-            (&query.after.position, Type::INT8),
-            (&limit, Type::INT8),
-            (&query.channel, Type::TEXT),
-            (&query.provider, Type::TEXT),
-            (&query.sender_identity, Type::TEXT),
-            (&query.thread_identity, Type::TEXT),
-            (&since, Type::TIMESTAMPTZ),
-            (&until, Type::TIMESTAMPTZ),
-        ];
-        let mut statement = &self.statements.inbox_read;
-        if let Some(endpoint) = &query.endpoint_identity {
-            statement = &self.statements.inbox_read_endpoint;
-            parameters.push((endpoint, Type::TEXT));
-        }
-        page(query, &self.data.query(statement, &parameters).await?)
+        let (limit, since, until) = (count(query.limit), at(query.since), at(query.until));
+        let parameters = parameters! {
+            after.position, limit, channel, provider, sender_identity, thread_identity, since, until
+        };
+        let rows = match &query.endpoint_identity {
+            None => self.query(sql!("inbox/read"), &parameters).await?,
+            Some(endpoint) => {
+                let parameters = [&parameters[..], &parameters! { endpoint }].concat();
+                self.query(sql!("inbox/read_endpoint"), &parameters).await?
+            }
+        };
+        page(query, &rows)
     }
 
-    pub(super) async fn adopt_inbox(&self, by: &str) -> StorageResult<i64> {
-        let parameters: [Parameter<'_>; 1] = [(&by, Type::TEXT)];
-        let rows = self.data.query(&self.statements.inbox_adopt, &parameters).await?;
-        column(rows.first().ok_or_else(missing)?, 0).map_err(SwitchboardError::or_happened)
-    }
-
-    pub(super) async fn show_message(&self, request_id: Uuid) -> StorageResult<MessageLookup> {
-        let parameters: [Parameter<'_>; 1] = [(&request_id, Type::UUID)];
-        let rows = self.data.query(&self.statements.inbox_show, &parameters).await?;
+    async fn message(&self, request_id: Uuid) -> StorageResult<MessageLookup> {
+        let rows = self.query(sql!("inbox/show"), &parameters! { request_id }).await?;
         let row = rows.first().ok_or_else(missing)?;
         if let Some(message) = message(row)? {
             return Ok(MessageLookup::Message(Box::new(message)));
         }
-        let first_seen_at: Option<SystemTime> = column(row, 0)?;
-        Ok(first_seen_at.map_or(MessageLookup::Nothing, |at| MessageLookup::Trimmed {
-            first_seen_at: to_micros(at),
+        let first_seen_at = row.number(0)?;
+        Ok(first_seen_at.map_or(MessageLookup::Nothing, |first_seen_at| MessageLookup::Trimmed {
+            first_seen_at,
         }))
+    }
+
+    async fn last_position(&self) -> StorageResult<i64> {
+        self.one(sql!("inbox/last"), &[]).await
+    }
+
+    async fn adopt(&self, by: &str) -> StorageResult<i64> {
+        let rows = self.query(sql!("inbox/adopt"), &parameters! { by }).await?;
+        first(&rows).map_err(SwitchboardError::or_happened)
     }
 }
 

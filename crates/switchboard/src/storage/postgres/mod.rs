@@ -1,46 +1,62 @@
 //! The switchboard on PostgreSQL: several replicas as one.
 //!
-//! Each change is one statement that commits by itself: nobody waits for a client that is paused
-//! between two. Ingest takes turns: whoever commits locks the one row of `inbox_position` first, so
-//! that positions become visible in their order and no two commits wait for each other in a circle.
+//! Each change is one statement that commits by itself, so that a paused client blocks nobody.
+//! Each commit locks the row of `inbox_position` first: positions become visible in order, and
+//! commits cannot deadlock.
 
 mod channel;
-mod clock;
 mod commit;
 mod dead_letter;
 mod fence;
 mod inbox;
+mod parameter;
 mod registry;
 mod replica;
 mod retention;
 mod row;
-mod statements;
 mod token;
 
 use std::fmt;
 
-use async_trait::async_trait;
 use tenure_core::Code;
 use tenure_store::IfAbsent;
+use tenure_store::sql::MigrationHistory;
 use tenure_store::sql::postgres::{
-    Parameter, PostgresPool, is_direct, prefer_index_plans, primary_only, read_committed,
-    server_from_url, with_timeout,
+    Parameter, PostgresPool, check_name, in_schema, is_direct, migrate, prefer_index_plans,
+    primary_only, read_committed, script as write_script, server_from_url, with_timeout,
 };
-use tenure_store::sql::{self, Migration, MigrationHistory};
-use uuid::Uuid;
+use tokio::sync::Mutex;
+use tokio_postgres::Row;
 
-use super::{
-    Admission, Attempt, ClockMeasurement, ClockReading, DeadLetter, Decision, InboxQuery,
-    InboxRead, InboxRetention, IngestFence, KnownFence, LetterQuery, LetterResolution,
-    MessageLookup, NewToken, Permitted, PostOutcome, PruneReport, ResolveOutcome, SourceScope,
-    Storage, StoredLetter, Submission, SubmissionOutcome, TimeSource, Token, TokenAudit,
-    TokenUsage,
-};
+use super::row::FromRow;
+use super::{Permitted, TimeSource, migration};
 use crate::error::{StorageResult, SwitchboardError};
-use crate::storage::row::FromRow;
-use registry::ConnectorLocks;
-use row::{column, from_row, missing};
-use statements::Statements;
+use parameter::parameters;
+use registry::connector_locks;
+use row::{column, first, from_row, missing};
+use token::refusal;
+
+/// A statement by the name of its file below `sql/`.
+macro_rules! sql {
+    ($file:literal) => {
+        include_str!(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/src/storage/postgres/sql/",
+            $file,
+            ".sql"
+        ))
+    };
+}
+use sql;
+
+tenure_store::statements! {
+    /// Statements of events and heartbeats, which run most often.
+    struct FrequentStatements {
+        commit: "sql/inbox/commit.sql",
+        state: "sql/registry/state.sql",
+        apply_beat: "sql/registry/apply_beat.sql",
+    }
+}
 
 /// Commits take turns in the server: one works, one waits, one is replaced.
 const COMMIT_CONNECTIONS: usize = 3;
@@ -52,53 +68,42 @@ const DATA_CONNECTIONS: usize = 8;
 const HISTORY: MigrationHistory = MigrationHistory {
     table: "switchboard_migration",
     migrations: &[
-        Migration { number: 1, name: "ground", sql: include_str!("migrations/0001_ground.sql") },
-        Migration {
-            number: 2,
-            name: "connectors",
-            sql: include_str!("migrations/0002_connectors.sql"),
-        },
-        Migration { number: 3, name: "clock", sql: include_str!("migrations/0003_clock.sql") },
-        Migration { number: 4, name: "cursors", sql: include_str!("migrations/0004_cursors.sql") },
-        Migration {
-            number: 5,
-            name: "heartbeats",
-            sql: include_str!("migrations/0005_heartbeats.sql"),
-        },
-        Migration { number: 6, name: "fences", sql: include_str!("migrations/0006_fences.sql") },
-        Migration {
-            number: 7,
-            name: "channels",
-            sql: include_str!("migrations/0007_channels.sql"),
-        },
-        Migration { number: 8, name: "tokens", sql: include_str!("migrations/0008_tokens.sql") },
-        Migration {
-            number: 9,
-            name: "beats",
-            sql: concat!(
-                include_str!("migrations/0009_beats.sql"),
-                include_str!("sql/routine/isolation.sql"),
-                include_str!("sql/routine/switchboard_clock.sql"),
-                include_str!("sql/routine/token_ended.sql"),
-                include_str!("sql/routine/ingest_gate.sql"),
-                include_str!("sql/routine/inbox_jump.sql"),
-                include_str!("sql/routine/ingest_commit.sql"),
-                include_str!("sql/routine/inbox_endpoint.sql"),
-                include_str!("sql/routine/inbox_prune.sql"),
-                include_str!("sql/routine/fence_reset.sql"),
-                include_str!("sql/routine/letter_post.sql"),
-                include_str!("sql/routine/token_revoke.sql"),
-                include_str!("sql/routine/usage_add.sql"),
-                include_str!("sql/routine/connector_beat_apply.sql"),
-                include_str!("sql/routine/connector_delete.sql"),
-                include_str!("sql/routine/connector_bound.sql"),
-                include_str!("sql/routine/connector_count.sql"),
-                include_str!("sql/routine/connector_roll_up.sql"),
-                include_str!("sql/routine/connector_recount.sql"),
-                include_str!("sql/routine/connector_days.sql"),
-                include_str!("sql/routine/outcome_report.sql"),
+        migration(1, "ground", include_str!("migrations/0001_ground.sql")),
+        migration(2, "connectors", include_str!("migrations/0002_connectors.sql")),
+        migration(3, "clock", include_str!("migrations/0003_clock.sql")),
+        migration(4, "cursors", include_str!("migrations/0004_cursors.sql")),
+        migration(5, "heartbeats", include_str!("migrations/0005_heartbeats.sql")),
+        migration(6, "fences", include_str!("migrations/0006_fences.sql")),
+        migration(7, "channels", include_str!("migrations/0007_channels.sql")),
+        migration(8, "tokens", include_str!("migrations/0008_tokens.sql")),
+        migration(9, "beats", include_str!("migrations/0009_beats.sql")),
+        migration(
+            10,
+            "fields",
+            concat!(
+                include_str!("migrations/0010_fields.sql"),
+                sql!("routine/isolation"),
+                sql!("routine/switchboard_clock"),
+                sql!("routine/token_ended"),
+                sql!("routine/ingest_gate"),
+                sql!("routine/inbox_jump"),
+                sql!("routine/ingest_commit"),
+                sql!("routine/inbox_endpoint"),
+                sql!("routine/inbox_prune"),
+                sql!("routine/fence_reset"),
+                sql!("routine/letter_post"),
+                sql!("routine/token_revoke"),
+                sql!("routine/usage_add"),
+                sql!("routine/connector_beat_apply"),
+                sql!("routine/connector_delete"),
+                sql!("routine/connector_bound"),
+                sql!("routine/connector_count"),
+                sql!("routine/connector_roll_up"),
+                sql!("routine/connector_recount"),
+                sql!("routine/connector_days"),
+                sql!("routine/outcome_report"),
             ),
-        },
+        ),
     ],
 };
 
@@ -121,8 +126,8 @@ const RIGHTS: &str = "-- For each role that runs the switchboard:\n\
 
 /// The tables and functions as a script, for an administrator.
 pub fn script(schema: &str) -> StorageResult<String> {
-    sql::postgres::check_name(schema)?;
-    Ok(sql::postgres::script(schema, &HISTORY, RIGHTS))
+    check_name(schema)?;
+    Ok(write_script(schema, &HISTORY, RIGHTS))
 }
 
 /// A switchboard's tables in a PostgreSQL schema.
@@ -130,9 +135,9 @@ pub struct PostgresStorage {
     commits: PostgresPool,
     beats: PostgresPool,
     data: PostgresPool,
-    statements: Statements,
     schema: String,
-    connector_locks: ConnectorLocks,
+    statements: FrequentStatements,
+    connector_locks: Vec<Mutex<()>>,
 }
 
 impl fmt::Debug for PostgresStorage {
@@ -145,7 +150,7 @@ impl fmt::Debug for PostgresStorage {
 
 /// Connects, looks at the server, and brings the tables up to date.
 pub async fn open(url: &str, schema: &str, if_absent: IfAbsent) -> StorageResult<PostgresStorage> {
-    sql::postgres::check_name(schema)?;
+    check_name(schema)?;
     let mut server = server_from_url(url).await?;
     let named = is_direct(&server).await;
     if named {
@@ -154,8 +159,7 @@ pub async fn open(url: &str, schema: &str, if_absent: IfAbsent) -> StorageResult
     // The first connection takes any server, to say what is wrong with it; the others take a
     // primary only, also after a failover.
     let mut client = PostgresPool::new(&server, 1, false)?.client().await?;
-    let inspect = include_str!("sql/server/inspect.sql");
-    let rows = with_timeout(client.query_typed(inspect, &[])).await?;
+    let rows = with_timeout(client.query_typed(sql!("server/inspect"), &[])).await?;
     let row = rows.first().ok_or_else(missing)?;
     if column(row, 0)? {
         return Err(SwitchboardError::refused(Code::ReadOnly, "this server is a standby"));
@@ -166,169 +170,51 @@ pub async fn open(url: &str, schema: &str, if_absent: IfAbsent) -> StorageResult
         return Err(SwitchboardError::refused(Code::BadUrl, detail));
     }
     read_committed(&mut server, &client).await?;
-    sql::postgres::migrate(&mut client, schema, &HISTORY, if_absent).await?;
+    migrate(&mut client, schema, &HISTORY, if_absent).await?;
     drop(client);
     primary_only(&mut server);
     let postgres = PostgresStorage {
         commits: PostgresPool::new(&server, COMMIT_CONNECTIONS, named)?,
         beats: PostgresPool::new(&server, BEAT_CONNECTIONS, named)?,
         data: PostgresPool::new(&server, DATA_CONNECTIONS, named)?,
-        statements: Statements::new(schema),
         schema: schema.to_owned(),
-        connector_locks: ConnectorLocks::default(),
+        statements: FrequentStatements::new(schema),
+        connector_locks: connector_locks(),
     };
     // Without a day of its own a beat is kept, too; and it is tried again every minute.
     let _ = postgres.make_days(TimeSource::Now).await;
     // A server that does not tell its timeline is taken as it is. Of one that is known to tell it,
     // each commit asks again.
-    let _ = postgres.data.query(&postgres.statements.inbox_recognise, &[]).await;
+    let _ = postgres.query(sql!("inbox/recognise"), &[]).await;
     Ok(postgres)
 }
 
 impl PostgresStorage {
+    async fn query(&self, sql: &str, parameters: &[Parameter<'_>]) -> StorageResult<Vec<Row>> {
+        Ok(self.data.query(&in_schema(sql, &self.schema), parameters).await?)
+    }
+
     /// Reads the rows of a statement.
-    async fn rows<T: FromRow>(
+    async fn all<T: FromRow>(
         &self,
         sql: &str,
         parameters: &[Parameter<'_>],
     ) -> StorageResult<Vec<T>> {
-        let rows = self.data.query(sql, parameters).await?;
-        rows.iter().map(|row| from_row(row, 0)).collect()
+        self.query(sql, parameters).await?.iter().map(|row| from_row(row, 0)).collect()
     }
 
-    /// Reads the first column of the only row.
-    async fn value<T: for<'a> tokio_postgres::types::FromSql<'a>>(
-        &self,
-        sql: &str,
-    ) -> StorageResult<T> {
-        let rows = self.data.query(sql, &[]).await?;
-        column(rows.first().ok_or_else(missing)?, 0)
-    }
-}
-
-#[async_trait]
-impl Storage for PostgresStorage {
-    async fn commit(&self, group: &[Submission]) -> StorageResult<Vec<SubmissionOutcome>> {
-        self.commit_group(group).await
+    /// Reads the only row of a statement.
+    async fn one<T: FromRow>(&self, sql: &str, parameters: &[Parameter<'_>]) -> StorageResult<T> {
+        first(&self.query(sql, parameters).await?)
     }
 
-    async fn inbox(&self, query: &InboxQuery) -> StorageResult<InboxRead> {
-        self.read_inbox(query).await
-    }
-
-    async fn message(&self, request_id: Uuid) -> StorageResult<MessageLookup> {
-        self.show_message(request_id).await
-    }
-
-    async fn last_position(&self) -> StorageResult<i64> {
-        self.value(&self.statements.inbox_last).await
-    }
-
-    async fn adopt(&self, by: &str) -> StorageResult<i64> {
-        self.adopt_inbox(by).await
-    }
-
-    async fn fences(
-        &self,
-        of: Option<&SourceScope>,
-        after: &str,
-        limit: usize,
-    ) -> StorageResult<Vec<KnownFence>> {
-        self.list_fences(of, after, limit).await
-    }
-
-    async fn reset_fence(
-        &self,
-        duty: &str,
-        source: Option<&SourceScope>,
-        decision: &Decision,
-    ) -> Permitted<Vec<KnownFence>> {
-        self.forget_fence(duty, source, decision).await
-    }
-
-    async fn post_letter(
-        &self,
-        letter: &DeadLetter,
-        fence: Option<&IngestFence>,
-        token_id: Option<&str>,
-    ) -> StorageResult<PostOutcome> {
-        self.keep_letter(letter, fence, token_id).await
-    }
-
-    async fn letters(&self, query: &LetterQuery) -> StorageResult<Vec<StoredLetter>> {
-        self.list_letters(query).await
-    }
-
-    async fn letter(&self, id: Uuid) -> StorageResult<Option<StoredLetter>> {
-        self.show_letter(id).await
-    }
-
-    async fn resolve_letter(&self, resolve: &LetterResolution) -> Permitted<ResolveOutcome> {
-        self.end_letter(resolve).await
-    }
-
-    async fn pending_letters(&self) -> StorageResult<u64> {
-        let pending: i64 = self.value(&self.statements.letter_count_pending).await?;
-        Ok(u64::try_from(pending).unwrap_or(0))
-    }
-
-    async fn admit(&self, attempt: &Attempt<'_>) -> StorageResult<Admission> {
-        self.judge(attempt).await
-    }
-
-    async fn has_tokens(&self) -> StorageResult<bool> {
-        self.value(&self.statements.token_any).await
-    }
-
-    async fn create_token(&self, token: &NewToken) -> StorageResult<bool> {
-        self.make_token(token).await
-    }
-
-    async fn tokens(&self) -> StorageResult<Vec<Token>> {
-        self.list_tokens().await
-    }
-
-    async fn revoke_token(
-        &self,
-        token_id: &str,
-        by: &str,
-        reason: &str,
-    ) -> StorageResult<Option<bool>> {
-        self.end_token(token_id, by, reason).await
-    }
-
-    async fn add_usage(&self, usage: &[TokenUsage]) -> StorageResult<()> {
-        self.count_usage(usage).await
-    }
-
-    async fn usage(
-        &self,
-        token_id: Option<&str>,
-        since_day: &str,
-    ) -> StorageResult<Vec<TokenUsage>> {
-        self.read_usage(token_id, since_day).await
-    }
-
-    async fn audit(&self, token_id: Option<&str>, limit: usize) -> StorageResult<Vec<TokenAudit>> {
-        self.read_audit(token_id, limit).await
-    }
-
-    async fn tick(
-        &self,
-        since: Option<ClockMeasurement>,
-        when: TimeSource,
-    ) -> StorageResult<ClockReading> {
-        self.move_clock(since, when).await
-    }
-
-    async fn prune(&self, keep: InboxRetention) -> StorageResult<PruneReport> {
-        self.prune_inbox(keep).await
-    }
-
-    async fn ping(&self) -> StorageResult<()> {
-        if self.value(&self.statements.server_takes_writes).await? {
-            return Ok(());
+    /// Reads the only row of a change, whose first column says why its token has ended.
+    async fn permitted<T: FromRow>(&self, sql: &str, parameters: &[Parameter<'_>]) -> Permitted<T> {
+        let rows = self.query(sql, parameters).await?;
+        let row = rows.first().ok_or_else(missing)?;
+        match refusal(row, 0)? {
+            Some(ended) => Ok(Err(ended)),
+            None => from_row(row, 1).map(Ok),
         }
-        Err(SwitchboardError::refused(Code::ReadOnly, "the server takes no writes"))
     }
 }

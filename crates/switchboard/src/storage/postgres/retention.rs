@@ -1,13 +1,17 @@
-//! Retention of the inbox and of the history, and partitions for the days to come.
+//! Retention of the inbox and of the history, its clock, and partitions for the days to come.
+//!
+//! Why: docs/decisions/0037-deletion-follows-a-slow-clock.md
 
-use tokio_postgres::types::Type;
+use async_trait::async_trait;
+use tenure_core::Code;
 
-use super::registry::arrival_time;
-use super::row::{column, missing};
-use super::{Parameter, PostgresStorage};
+use super::parameter::arrival_time;
+use super::row::from_micros;
+use super::{Parameter, PostgresStorage, parameters, sql};
 use crate::error::{StorageResult, SwitchboardError};
 use crate::storage::{
-    HistoryPruneReport, HistoryRetention, InboxRetention, PruneReport, TimeSource,
+    ClockMeasurement, ClockReading, HistoryPruneReport, HistoryRetention, InboxRetention,
+    PruneReport, Storage, TimeSource,
 };
 
 /// A statement deletes at most this many rows of a table; the files say the same.
@@ -17,27 +21,45 @@ const MAX_DROPPED_DAYS: u64 = 10;
 /// A thousand years in microseconds: times of the server go back further than that.
 const MAX_RETENTION: i64 = 1_000 * 365 * 24 * 3_600 * 1_000_000;
 
-impl PostgresStorage {
-    pub(super) async fn prune_inbox(&self, keep: InboxRetention) -> StorageResult<PruneReport> {
-        let statements = &self.statements;
+#[async_trait]
+impl Storage for PostgresStorage {
+    async fn tick(
+        &self,
+        since: Option<ClockMeasurement>,
+        when: TimeSource,
+    ) -> StorageResult<ClockReading> {
+        let at = arrival_time(when);
+        let (turn, elapsed) = (since.map(|it| it.turn), since.map(|it| it.elapsed));
+        let wall = since.map(|it| from_micros(it.wall));
+        self.one(sql!("clock/tick"), &parameters! { at, turn, elapsed, wall }).await
+    }
+
+    async fn prune(&self, keep: InboxRetention) -> StorageResult<PruneReport> {
         let bodies = keep.bodies.min(MAX_RETENTION);
         let keys = keep.keys.min(MAX_RETENTION).max(bodies);
-        let (bodies, keys) = ([(&bodies as _, Type::INT8)], [(&keys as _, Type::INT8)]);
-        let messages = self.delete_rows(&statements.inbox_prune, &bodies).await?;
-        let keys = self.delete_rows(&statements.dedupe_prune, &keys).await?;
-        let letters = self.delete_rows(&statements.letter_prune, &bodies).await?;
-        let addresses = self.delete_rows(&statements.address_prune, &[]).await?;
+        let (bodies, keys) = (parameters! { bodies }, parameters! { keys });
+        let messages = self.count(sql!("inbox/prune"), &bodies).await?;
+        let keys = self.delete_rows(sql!("dedupe/prune"), &keys).await?;
+        let letters = self.delete_rows(sql!("letter/prune"), &bodies).await?;
+        let addresses = self.delete_rows(sql!("address/prune"), &[]).await?;
         let rows = [messages, keys, letters, addresses];
         let more = rows.into_iter().any(|deleted| deleted >= MAX_PRUNED_ROWS);
         Ok(PruneReport { messages, keys, letters, addresses, more })
     }
 
+    async fn ping(&self) -> StorageResult<()> {
+        if self.one(sql!("server/takes_writes"), &[]).await? {
+            return Ok(());
+        }
+        Err(SwitchboardError::refused(Code::ReadOnly, "the server takes no writes"))
+    }
+}
+
+impl PostgresStorage {
     /// Makes partitions for the heartbeats of today and the days to come.
     pub(super) async fn make_days(&self, when: TimeSource) -> StorageResult<()> {
         let at = arrival_time(when);
-        let parameters: [Parameter<'_>; 1] = [(&at, Type::TIMESTAMPTZ)];
-        self.data.query(&self.statements.history_make_days, &parameters).await?;
-        Ok(())
+        self.query(sql!("history/make_days"), &parameters! { at }).await.map(drop)
     }
 
     pub(super) async fn prune_days(
@@ -46,39 +68,36 @@ impl PostgresStorage {
         when: TimeSource,
     ) -> StorageResult<HistoryPruneReport> {
         self.make_days(when).await?;
-        let statements = &self.statements;
         let prune = |sql, keep| self.delete_older(sql, keep, when);
-        let days = prune(&statements.history_drop_days, keep.beats).await?;
-        let beats = prune(&statements.statistics_prune_beats, keep.beats).await?;
-        let hourly = prune(&statements.statistics_prune_hours, keep.hours).await?;
-        let daily = prune(&statements.statistics_prune_days, keep.days).await?;
-        let fanout = prune(&statements.statistics_prune_fanout, keep.days).await?;
-        let outcomes = prune(&statements.outcome_prune, keep.outcomes).await?;
-        let instances = prune(&statements.registry_prune_instances, keep.outcomes).await?;
+        let (beats, at) = (keep.beats.min(MAX_RETENTION), arrival_time(when));
+        let days = self.count(sql!("history/drop_days"), &parameters! { beats, at }).await;
+        let days = days.map_err(SwitchboardError::or_happened)?;
+        let beats = prune(sql!("statistics/prune_beats"), keep.beats).await?;
+        let hourly = prune(sql!("statistics/prune_hours"), keep.hours).await?;
+        let daily = prune(sql!("statistics/prune_days"), keep.days).await?;
+        let fanout = prune(sql!("statistics/prune_fanout"), keep.days).await?;
+        let outcomes = prune(sql!("outcome/prune"), keep.outcomes).await?;
+        let instances = prune(sql!("registry/prune_instances"), keep.outcomes).await?;
         let rows = [beats, hourly, daily, fanout, outcomes, instances];
-        Ok(HistoryPruneReport {
-            heartbeat_partitions_dropped: days,
-            heartbeat_rows_deleted: beats,
-            hourly_rows_deleted: hourly,
-            daily_rows_deleted: daily,
-            fanout_rows_deleted: fanout,
-            outcome_rows_deleted: outcomes,
-            instances_deleted: instances,
-            more: days >= MAX_DROPPED_DAYS || rows.into_iter().any(|it| it >= MAX_PRUNED_ROWS),
-        })
+        let report = HistoryPruneReport::new(days, rows, MAX_PRUNED_ROWS);
+        Ok(HistoryPruneReport { more: report.more || days >= MAX_DROPPED_DAYS, ..report })
     }
 
     /// Deletes rows older than `keep` and returns how many. The deletions before have happened.
     async fn delete_older(&self, sql: &str, keep: i64, when: TimeSource) -> StorageResult<u64> {
         let (keep, at) = (keep.min(MAX_RETENTION), arrival_time(when));
-        let parameters: [Parameter<'_>; 2] = [(&keep, Type::INT8), (&at, Type::TIMESTAMPTZ)];
-        self.delete_rows(sql, &parameters).await.map_err(SwitchboardError::or_happened)
+        let deleted = self.delete_rows(sql, &parameters! { keep, at }).await;
+        deleted.map_err(SwitchboardError::or_happened)
     }
 
     /// Deletes rows and returns how many.
     async fn delete_rows(&self, sql: &str, parameters: &[Parameter<'_>]) -> StorageResult<u64> {
-        let rows = self.data.query(sql, parameters).await?;
-        let deleted: i64 = column(rows.first().ok_or_else(missing)?, 0)?;
+        Ok(self.query(sql, parameters).await?.len() as u64)
+    }
+
+    /// Runs a function that returns how much it deleted.
+    async fn count(&self, sql: &str, parameters: &[Parameter<'_>]) -> StorageResult<u64> {
+        let deleted: i64 = self.one(sql, parameters).await?;
         Ok(u64::try_from(deleted).unwrap_or(0))
     }
 }

@@ -2,14 +2,15 @@
 
 use std::time::{Duration, SystemTime};
 
-use serde_json::{Map, Value, json};
+use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use tenure_core::{Code, StoreError};
 use tokio_postgres::Row;
-use tokio_postgres::types::FromSql;
+use tokio_postgres::types::{FromSql, Type};
 use uuid::Uuid;
 
 use crate::error::{StorageResult, SwitchboardError};
-use crate::storage::row::{DatabaseRow, FromRow, RowReader, StoredField, StoredFields};
+use crate::storage::registry::row::{ColumnName, StoredRow};
+use crate::storage::row::{DatabaseRow, FromRow, RowReader, StoredField};
 use crate::view;
 
 /// A column by position, or an error instead of the driver's panic.
@@ -32,15 +33,16 @@ impl DatabaseRow for Row {
     }
 
     fn number(&self, index: usize) -> StorageResult<Option<i64>> {
-        column(self, index)
+        match self.columns().get(index).map(tokio_postgres::Column::type_) {
+            Some(&Type::TIMESTAMPTZ) => {
+                Ok(column::<Option<SystemTime>>(self, index)?.map(to_micros))
+            }
+            _ => column(self, index),
+        }
     }
 
     fn flag(&self, index: usize) -> StorageResult<Option<bool>> {
         column(self, index)
-    }
-
-    fn time(&self, index: usize) -> StorageResult<Option<i64>> {
-        Ok(column::<Option<SystemTime>>(self, index)?.map(to_micros))
     }
 
     fn uuid(&self, index: usize) -> StorageResult<Option<Uuid>> {
@@ -65,18 +67,38 @@ impl DatabaseRow for Row {
     }
 }
 
-/// StoredFields as a JSON object, for `json_populate_record`.
-pub(super) fn to_json(fields: StoredFields<'_>) -> String {
-    let value = |field| match field {
-        StoredField::Text(text) => json!(text),
-        StoredField::Number(number) => json!(number),
-        StoredField::Time(time) => json!(time.map(view::time)),
-        StoredField::Id(id) => json!(id.map(|id| id.to_string())),
-        StoredField::Flag(flag) => json!(flag),
-    };
-    let object: Map<_, _> =
-        fields.into_iter().map(|(name, field)| (name.to_owned(), value(field))).collect();
-    Value::Object(object).to_string()
+impl Serialize for ColumnName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl Serialize for StoredRow<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = serializer.serialize_map(None)?;
+        self.each(|name, field| match field {
+            StoredField::Text(text) => object.serialize_entry(&name, text),
+            StoredField::Number(time) if name.is_timestamp() => {
+                object.serialize_entry(&name, &time.map(view::time))
+            }
+            StoredField::Number(number) => object.serialize_entry(&name, number),
+            StoredField::Id(id) => object.serialize_entry(&name, &id.map(|id| id.to_string())),
+            StoredField::Flag(flag) => object.serialize_entry(&name, flag),
+        })?;
+        object.end()
+    }
+}
+
+/// Formats a row as a JSON object, for `json_populate_record`.
+pub(super) fn to_json(row: &StoredRow<'_>) -> StorageResult<String> {
+    serde_json::to_string(row).map_err(|error| {
+        SwitchboardError::refused(Code::Failed, error.to_string()).caused_by(error)
+    })
+}
+
+/// Reads a record from the first row.
+pub(super) fn first<T: FromRow>(rows: &[Row]) -> StorageResult<T> {
+    from_row(rows.first().ok_or_else(missing)?, 0)
 }
 
 /// For a statement that always answers, when it did not.

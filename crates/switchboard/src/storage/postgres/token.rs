@@ -1,14 +1,15 @@
 //! Tokens, their audit trail and usage.
 
+use async_trait::async_trait;
 use tenure_core::Code;
 use tokio_postgres::Row;
-use tokio_postgres::types::Type;
 
+use super::fence::parts;
 use super::row::{column, count, from_row, missing};
-use super::{Parameter, PostgresStorage};
+use super::{PostgresStorage, parameters, sql};
 use crate::error::{StorageResult, SwitchboardError};
 use crate::storage::{
-    Admission, Attempt, NewToken, Permitted, Token, TokenAudit, TokenEnd, TokenUsage,
+    Admission, Attempt, NewToken, Token, TokenAudit, TokenEnd, TokenUsage, Tokens,
 };
 
 /// Why a token has ended, as routines say it.
@@ -31,28 +32,13 @@ pub(super) fn refusal(row: &Row, index: usize) -> StorageResult<Option<TokenEnd>
     verdict.map(|verdict| ended(verdict).ok_or_else(|| odd(verdict))).transpose()
 }
 
-/// Reads the one row of a change, of which the first column says why its token has ended.
-pub(super) fn permitted<T>(
-    rows: &[Row],
-    read: impl FnOnce(&Row) -> StorageResult<T>,
-) -> Permitted<T> {
-    let row = rows.first().ok_or_else(missing)?;
-    match refusal(row, 0)? {
-        Some(ended) => Ok(Err(ended)),
-        None => read(row).map(Ok),
-    }
-}
-
-impl PostgresStorage {
-    pub(super) async fn judge(&self, attempt: &Attempt<'_>) -> StorageResult<Admission> {
-        let hash = attempt.hash.as_ref().map(<[u8; 32]>::as_slice);
-        let parameters: [Parameter<'_>; 4] = [
-            (&hash, Type::BYTEA),
-            (&attempt.address, Type::TEXT),
-            (&attempt.limit, Type::INT8),
-            (&attempt.window, Type::INT8),
-        ];
-        let rows = self.data.query(&self.statements.token_admit, &parameters).await?;
+#[async_trait]
+impl Tokens for PostgresStorage {
+    async fn admit(&self, attempt: &Attempt) -> StorageResult<Admission> {
+        let Attempt { hash, address, limit, window } = attempt;
+        let hash = hash.as_ref().map(<[u8; 32]>::as_slice);
+        let parameters = parameters! { hash, address, limit, window };
+        let rows = self.query(sql!("token/admit"), &parameters).await?;
         let row = rows.first().ok_or_else(missing)?;
         if let Some(retry_after) = column::<Option<i64>>(row, 0)? {
             return Ok(Admission::Limited { retry_after: retry_after.max(1) });
@@ -64,82 +50,55 @@ impl PostgresStorage {
         }
     }
 
-    pub(super) async fn make_token(&self, token: &NewToken) -> StorageResult<bool> {
+    async fn has_tokens(&self) -> StorageResult<bool> {
+        self.one(sql!("token/any"), &[]).await
+    }
+
+    async fn create_token(&self, token: &NewToken) -> StorageResult<bool> {
         let (hash, roles) = (token.hash.as_slice(), token.roles.join(","));
-        let scope = token.scope.as_ref();
-        let channel = scope.map(|scope| scope.channel.as_str());
-        let provider = scope.map(|scope| scope.provider.as_str());
-        let endpoint = scope.map(|scope| scope.endpoint_identity.as_str());
-        let parameters: [Parameter<'_>; 11] = [
-            (&token.token_id, Type::TEXT),
-            (&hash, Type::BYTEA),
-            (&token.environment, Type::TEXT),
-            (&roles, Type::TEXT),
-            (&channel, Type::TEXT),
-            (&provider, Type::TEXT),
-            (&endpoint, Type::TEXT),
-            (&token.lifetime, Type::INT8),
-            (&token.by, Type::TEXT),
-            (&token.description, Type::TEXT),
-            (&token.replaces, Type::TEXT),
-        ];
-        let rows = self.data.query(&self.statements.token_create, &parameters).await?;
-        Ok(!rows.is_empty())
+        let (channel, provider, endpoint) = parts(token.scope.as_ref());
+        let parameters = parameters! {
+            token.token_id, hash, token.environment, roles, channel, provider, endpoint,
+            token.lifetime, token.by, token.description, token.replaces
+        };
+        Ok(!self.query(sql!("token/create"), &parameters).await?.is_empty())
     }
 
-    pub(super) async fn list_tokens(&self) -> StorageResult<Vec<Token>> {
-        self.rows(&self.statements.token_list, &[]).await
+    async fn tokens(&self) -> StorageResult<Vec<Token>> {
+        self.all(sql!("token/list"), &[]).await
     }
 
-    pub(super) async fn end_token(
+    async fn revoke_token(
         &self,
         token_id: &str,
         by: &str,
         reason: &str,
     ) -> StorageResult<Option<bool>> {
-        let parameters: [Parameter<'_>; 3] =
-            [(&token_id, Type::TEXT), (&by, Type::TEXT), (&reason, Type::TEXT)];
-        let rows = self.data.query(&self.statements.token_revoke, &parameters).await?;
-        let row = rows.first().ok_or_else(missing)?;
-        let (done, is_there): (bool, bool) = (column(row, 0)?, column(row, 1)?);
+        let parameters = parameters! { token_id, by, reason };
+        let (done, is_there): (bool, bool) = self.one(sql!("token/revoke"), &parameters).await?;
         Ok(is_there.then_some(done))
     }
 
-    pub(super) async fn count_usage(&self, usage: &[TokenUsage]) -> StorageResult<()> {
+    async fn add_usage(&self, usage: &[TokenUsage]) -> StorageResult<()> {
         let tokens: Vec<&str> = usage.iter().map(|used| used.token_id.as_str()).collect();
         let days: Vec<&str> = usage.iter().map(|used| used.day.as_str()).collect();
-        let requests: Vec<i64> = usage.iter().map(|used| used.requests).collect();
-        let accepted: Vec<i64> = usage.iter().map(|used| used.accepted).collect();
-        let duplicates: Vec<i64> = usage.iter().map(|used| used.duplicates).collect();
-        let refused: Vec<i64> = usage.iter().map(|used| used.refused).collect();
-        let parameters: [Parameter<'_>; 6] = [
-            (&tokens, Type::TEXT_ARRAY),
-            (&days, Type::TEXT_ARRAY),
-            (&requests, Type::INT8_ARRAY),
-            (&accepted, Type::INT8_ARRAY),
-            (&duplicates, Type::INT8_ARRAY),
-            (&refused, Type::INT8_ARRAY),
-        ];
-        self.data.query(&self.statements.usage_add, &parameters).await?;
-        Ok(())
+        let counts = |of: fn(&TokenUsage) -> i64| usage.iter().map(of).collect::<Vec<_>>();
+        let (requests, accepted) = (counts(|used| used.requests), counts(|used| used.accepted));
+        let (duplicates, refused) = (counts(|used| used.duplicates), counts(|used| used.refused));
+        let parameters = parameters! { tokens, days, requests, accepted, duplicates, refused };
+        self.query(sql!("usage/add"), &parameters).await.map(drop)
     }
 
-    pub(super) async fn read_usage(
+    async fn usage(
         &self,
         token_id: Option<&str>,
         since_day: &str,
     ) -> StorageResult<Vec<TokenUsage>> {
-        let parameters: [Parameter<'_>; 2] = [(&token_id, Type::TEXT), (&since_day, Type::TEXT)];
-        self.rows(&self.statements.usage_list, &parameters).await
+        self.all(sql!("usage/list"), &parameters! { token_id, since_day }).await
     }
 
-    pub(super) async fn read_audit(
-        &self,
-        token_id: Option<&str>,
-        limit: usize,
-    ) -> StorageResult<Vec<TokenAudit>> {
+    async fn audit(&self, token_id: Option<&str>, limit: usize) -> StorageResult<Vec<TokenAudit>> {
         let limit = count(limit);
-        let parameters: [Parameter<'_>; 2] = [(&token_id, Type::TEXT), (&limit, Type::INT8)];
-        self.rows(&self.statements.audit_list, &parameters).await
+        self.all(sql!("audit/list"), &parameters! { token_id, limit }).await
     }
 }

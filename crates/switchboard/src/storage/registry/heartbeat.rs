@@ -6,13 +6,13 @@
 //! Why: docs/decisions/0034-connector-rows-sum-instances.md
 //! Why: docs/decisions/0035-heartbeats-store-their-deltas.md
 
+use serde_json::{Map, Value};
 use tenure_wire::heartbeat::{Counters, Health, Heartbeat};
 
 use super::{
-    AcceptedHeartbeat, Connector, ConnectorInstance, HistoryEntry, MAX_SILENCE, MAX_SUM, Measures,
-    ReceivedHeartbeat, STOPPING, is_time,
+    AcceptedHeartbeat, Connector, ConnectorInstance, MAX_SILENCE, MAX_SUM, ReceivedHeartbeat,
+    STOPPING, is_time,
 };
-use crate::storage::row::{DatabaseRow, FromRow, RowReader, StoredField, StoredFields};
 
 const SECOND: i64 = 1_000_000;
 /// A time of sending counts as at most this long after the arrival.
@@ -33,22 +33,24 @@ pub(in crate::storage) struct ConnectorRows {
 /// The row of an instance: what is shown of it, and what only the next heartbeat needs.
 #[derive(Clone, Debug)]
 pub(in crate::storage) struct InstanceRow {
-    instance: ConnectorInstance,
-    last_sent_at: i64,
+    pub(in crate::storage) instance: ConnectorInstance,
+    pub(super) last_sent_at: i64,
     /// Deltas that the history lacks, because it could not be written.
-    owed: Counters,
+    pub(super) owed: Counters,
+    /// Members of the column `more`, also those that this version does not know.
+    pub(super) more: Map<String, Value>,
 }
 
 /// The rows after a heartbeat.
 #[derive(Debug)]
 pub(in crate::storage) struct HeartbeatChanges<'a> {
-    heartbeat: &'a Heartbeat,
+    pub(super) heartbeat: &'a Heartbeat,
     pub(in crate::storage) taken: AcceptedHeartbeat,
-    instance: InstanceRow,
+    pub(super) instance: InstanceRow,
     /// `None` if the row of the connector stays as it is.
-    connector: Option<Connector>,
+    pub(super) connector: Option<Connector>,
     /// Deltas for the history: the growth of the counters and what was owed.
-    deltas: Counters,
+    pub(super) deltas: Counters,
 }
 
 /// Returns the changes that a heartbeat makes. It arrived `at`, by a clock that shows `wall`.
@@ -95,10 +97,11 @@ pub(in crate::storage) fn apply_heartbeat<'a>(
             .as_ref()
             .is_none_or(|it| gives_way(&it.instance, &instance, beat.longest_interval));
     taken.replaced = other.filter(|_| represents);
-    let connector = next_connector(before, heartbeat, &instance, &growth.deltas, represents);
+    let connector = next_connector(before, heartbeat, &instance, growth.deltas, represents);
     let owed = known.map_or_else(Counters::default, |known| known.owed);
-    let instance = InstanceRow { instance, last_sent_at: sent_at, owed: Counters::default() };
-    let deltas = sum(&owed, &growth.deltas);
+    let more = known.map(|known| known.more.clone()).unwrap_or_default();
+    let instance = InstanceRow { instance, last_sent_at: sent_at, owed: Counters::default(), more };
+    let deltas = sum(owed, growth.deltas);
     HeartbeatChanges { heartbeat, taken, instance, connector: Some(connector), deltas }
 }
 
@@ -125,22 +128,16 @@ struct Growth {
 
 impl Growth {
     fn new(before: Option<&Counters>, heartbeat: &Heartbeat, at: i64) -> Self {
-        let now = &heartbeat.counters;
-        let before = before.copied().unwrap_or_default();
-        let grown = each(&before, now, |before, now| if now < before { now } else { now - before });
-        let down = each(&before, now, |before, now| i64::from(now < before));
-        let deltas = each(&grown, &grown, |grown, _| if is_time(grown, at) { 0 } else { grown });
-        Self { deltas, reset: down != Counters::default(), jumped: deltas != grown }
+        let both = before.copied().unwrap_or_default().zip(heartbeat.counters);
+        let grown = both.map(|(before, now)| if now < before { now } else { now - before });
+        let deltas = grown.map(|grown| if is_time(grown, at) { 0 } else { grown });
+        let reset = both.fields().into_iter().any(|(before, now)| now < before);
+        Self { deltas, reset, jumped: deltas != grown }
     }
 }
 
-fn each(a: &Counters, b: &Counters, f: impl Fn(i64, i64) -> i64) -> Counters {
-    let (a, b) = (a.values(), b.values());
-    Counters::from_values(std::array::from_fn(|n| f(a[n], b[n])))
-}
-
-fn sum(a: &Counters, b: &Counters) -> Counters {
-    each(a, b, |a, b| a.saturating_add(b).min(MAX_SUM))
+fn sum(a: Counters, b: Counters) -> Counters {
+    a.zip(b).map(|(a, b)| a.saturating_add(b).min(MAX_SUM))
 }
 
 /// Two heartbeats within a second are one that was sent again: they do not change the interval.
@@ -171,7 +168,7 @@ fn next_instance(
     let capabilities = heartbeat.capabilities.as_ref();
     ConnectorInstance {
         instance_id: heartbeat.instance_id,
-        version: heartbeat.version.clone(),
+        labels: heartbeat.labels.clone(),
         state: heartbeat.state.as_str().to_owned(),
         error_message: heartbeat.error_message.clone(),
         uptime_s: heartbeat.uptime_s,
@@ -215,7 +212,7 @@ fn next_connector(
     before: &ConnectorRows,
     heartbeat: &Heartbeat,
     instance: &ConnectorInstance,
-    deltas: &Counters,
+    deltas: Counters,
     represents: bool,
 ) -> Connector {
     let mut connector = before.connector.clone().unwrap_or_else(|| Connector {
@@ -228,10 +225,10 @@ fn next_connector(
     connector.archived_at = None;
     connector.interval = instance.interval;
     connector.drift = Some(instance.drift);
-    connector.counters = sum(&connector.counters, deltas);
+    connector.counters = sum(connector.counters, deltas);
     if represents {
         connector.instance_id = Some(instance.instance_id);
-        connector.version.clone_from(&instance.version);
+        connector.labels.clone_from(&instance.labels);
         connector.state.clone_from(&instance.state);
         connector.error_message.clone_from(&instance.error_message);
         connector.uptime_s = Some(instance.uptime_s);
@@ -243,200 +240,9 @@ fn next_connector(
     connector
 }
 
-impl FromRow for Connector {
-    fn from_row<R: DatabaseRow>(row: &mut RowReader<'_, R>) -> Result<Self, R::Error> {
-        Ok(Self {
-            connector_type: row.get()?,
-            endpoint_identity: row.get()?,
-            instance_id: row.maybe()?,
-            version: row.maybe()?,
-            state: row.get()?,
-            error_message: row.maybe()?,
-            uptime_s: row.maybe()?,
-            last_heartbeat_at: row.maybe_time()?,
-            first_seen_at: row.time()?,
-            registered_via: row.get()?,
-            checkpoint_cursor: row.maybe()?,
-            checkpoint_updated_at: row.maybe_time()?,
-            archived_at: row.maybe_time()?,
-            interval: row.maybe()?,
-            drift: row.maybe()?,
-            counters: Counters::from_row(row)?,
-            today: Measures::default(),
-        })
-    }
-}
-
-impl FromRow for ConnectorInstance {
-    fn from_row<R: DatabaseRow>(row: &mut RowReader<'_, R>) -> Result<Self, R::Error> {
-        Ok(Self {
-            instance_id: row.get()?,
-            version: row.maybe()?,
-            state: row.get()?,
-            error_message: row.maybe()?,
-            uptime_s: row.get()?,
-            started_at: row.time()?,
-            first_seen_at: row.time()?,
-            last_heartbeat_at: row.time()?,
-            stopped_at: row.maybe_time()?,
-            checkpoint_cursor: row.maybe()?,
-            checkpoint_updated_at: row.maybe_time()?,
-            capabilities: row.maybe()?,
-            interval: row.maybe()?,
-            drift: row.get()?,
-            beats: row.get()?,
-            late: row.get()?,
-            resets: row.get()?,
-            jumps: row.get()?,
-            counters: Counters::from_row(row)?,
-        })
-    }
-}
-
-impl FromRow for InstanceRow {
-    fn from_row<R: DatabaseRow>(row: &mut RowReader<'_, R>) -> Result<Self, R::Error> {
-        let instance = ConnectorInstance::from_row(row)?;
-        Ok(Self { instance, last_sent_at: row.time()?, owed: Counters::from_row(row)? })
-    }
-}
-
-/// Adds the counts of today to a connector.
-pub(in crate::storage) fn with_today((connector, today): (Connector, Measures)) -> Connector {
-    Connector { today, ..connector }
-}
-
-impl FromRow for HistoryEntry {
-    fn from_row<R: DatabaseRow>(row: &mut RowReader<'_, R>) -> Result<Self, R::Error> {
-        Ok(Self {
-            id: row.get()?,
-            instance_id: row.get()?,
-            state: row.get()?,
-            error_message: row.maybe()?,
-            uptime_s: row.get()?,
-            counters: Counters::from_row(row)?,
-            deltas: Counters::from_row(row)?,
-            late: row.get()?,
-            received_at: row.time()?,
-            sent_at: row.time()?,
-        })
-    }
-}
-
-impl FromRow for Counters {
-    fn from_row<R: DatabaseRow>(row: &mut RowReader<'_, R>) -> Result<Self, R::Error> {
-        let mut values = [0; 5];
-        for value in &mut values {
-            *value = row.get()?;
-        }
-        Ok(Self::from_values(values))
-    }
-}
-
-const COUNTERS: [&str; 5] = [
-    "counter_messages_ingested",
-    "counter_messages_failed",
-    "counter_source_api_calls",
-    "counter_checkpoint_saves",
-    "counter_dedupe_accepted",
-];
-const DELTAS: [&str; 5] = [
-    "delta_messages_ingested",
-    "delta_messages_failed",
-    "delta_source_api_calls",
-    "delta_checkpoint_saves",
-    "delta_dedupe_accepted",
-];
-const OWED: [&str; 5] = [
-    "owed_messages_ingested",
-    "owed_messages_failed",
-    "owed_source_api_calls",
-    "owed_checkpoint_saves",
-    "owed_dedupe_accepted",
-];
-
-fn counter_fields<'a>(names: [&'static str; 5], counters: &Counters) -> StoredFields<'a> {
-    names.into_iter().zip(counters.values().map(|it| StoredField::Number(Some(it)))).collect()
-}
-
 impl HeartbeatChanges<'_> {
     /// Keeps the deltas for the next heartbeat, because the history cannot be written.
     pub(in crate::storage) fn owe_deltas(&mut self) {
-        self.instance.owed = sum(&self.instance.owed, &self.deltas);
-    }
-
-    /// The name of the connector.
-    fn key(&self) -> StoredFields<'_> {
-        vec![
-            ("connector_type", StoredField::Text(Some(&self.heartbeat.connector_type))),
-            ("endpoint_identity", StoredField::Text(Some(&self.heartbeat.endpoint_identity))),
-        ]
-    }
-
-    /// The row of `connector_instances`.
-    pub(in crate::storage) fn instance_fields(&self) -> StoredFields<'_> {
-        let InstanceRow { instance, last_sent_at, owed } = &self.instance;
-        let mut fields = self.key();
-        fields.extend([
-            ("instance_id", StoredField::Id(Some(instance.instance_id))),
-            ("version", StoredField::Text(instance.version.as_deref())),
-            ("state", StoredField::Text(Some(&instance.state))),
-            ("error_message", StoredField::Text(instance.error_message.as_deref())),
-            ("uptime_s", StoredField::Number(Some(instance.uptime_s))),
-            ("started_at", StoredField::Time(Some(instance.started_at))),
-            ("first_seen_at", StoredField::Time(Some(instance.first_seen_at))),
-            ("last_heartbeat_at", StoredField::Time(Some(instance.last_heartbeat_at))),
-            ("last_sent_at", StoredField::Time(Some(*last_sent_at))),
-            ("stopped_at", StoredField::Time(instance.stopped_at)),
-            ("checkpoint_cursor", StoredField::Text(instance.checkpoint_cursor.as_deref())),
-            ("checkpoint_updated_at", StoredField::Time(instance.checkpoint_updated_at)),
-            ("capabilities", StoredField::Text(instance.capabilities.as_deref())),
-            ("interval_micros", StoredField::Number(instance.interval)),
-            ("drift_micros", StoredField::Number(Some(instance.drift))),
-            ("beats", StoredField::Number(Some(instance.beats))),
-            ("late", StoredField::Number(Some(instance.late))),
-            ("resets", StoredField::Number(Some(instance.resets))),
-            ("jumps", StoredField::Number(Some(instance.jumps))),
-        ]);
-        fields.extend(counter_fields(COUNTERS, &instance.counters));
-        fields.extend(counter_fields(OWED, owed));
-        fields
-    }
-
-    /// The row of `connector_registry`, as far as heartbeats change it.
-    pub(in crate::storage) fn connector_fields(&self) -> Option<StoredFields<'_>> {
-        let connector = self.connector.as_ref()?;
-        let mut fields = self.key();
-        fields.extend([
-            ("instance_id", StoredField::Id(connector.instance_id)),
-            ("version", StoredField::Text(connector.version.as_deref())),
-            ("state", StoredField::Text(Some(&connector.state))),
-            ("error_message", StoredField::Text(connector.error_message.as_deref())),
-            ("uptime_s", StoredField::Number(connector.uptime_s)),
-            ("last_heartbeat_at", StoredField::Time(connector.last_heartbeat_at)),
-            ("checkpoint_cursor", StoredField::Text(connector.checkpoint_cursor.as_deref())),
-            ("checkpoint_updated_at", StoredField::Time(connector.checkpoint_updated_at)),
-            ("interval_micros", StoredField::Number(connector.interval)),
-            ("drift_micros", StoredField::Number(connector.drift)),
-        ]);
-        fields.extend(counter_fields(COUNTERS, &connector.counters));
-        Some(fields)
-    }
-
-    /// The row of `connector_heartbeat_log`.
-    pub(in crate::storage) fn history_fields(&self) -> StoredFields<'_> {
-        let heartbeat = self.heartbeat;
-        let mut fields = self.key();
-        fields.extend([
-            ("instance_id", StoredField::Id(Some(heartbeat.instance_id))),
-            ("state", StoredField::Text(Some(heartbeat.state.as_str()))),
-            ("error_message", StoredField::Text(heartbeat.error_message.as_deref())),
-            ("uptime_s", StoredField::Number(Some(heartbeat.uptime_s))),
-            ("late", StoredField::Flag(self.taken.late)),
-            ("received_at", StoredField::Time(Some(self.taken.received_at))),
-            ("sent_at", StoredField::Time(Some(heartbeat.sent_at_micros))),
-        ]);
-        fields.extend(counter_fields(COUNTERS, &heartbeat.counters));
-        fields.extend(counter_fields(DELTAS, &self.deltas));
-        fields
+        self.instance.owed = sum(self.instance.owed, self.deltas);
     }
 }

@@ -1,19 +1,20 @@
 //! Connector registry: connectors, their instances, liveness and counters.
 
 pub(in crate::storage) mod heartbeat;
+pub(in crate::storage) mod row;
 mod statistics;
 
 use std::fmt::Debug;
 
 use async_trait::async_trait;
+use serde_json::{Map, Value};
 use tenure_core::Epoch;
-use tenure_wire::heartbeat::{Counters, Heartbeat};
+use tenure_wire::heartbeat::{Counters, Heartbeat, Labels};
 use uuid::Uuid;
 
 use super::{Decision, Permitted, TokenEnd};
 use crate::error::StorageResult;
 
-pub(in crate::storage) use heartbeat::with_today;
 pub use statistics::{
     ConnectorSum, FanoutCount, HistoryPruneReport, HistoryRetention, Measures, MessageOutcomes,
     OutcomeReceipt, Period, RollUpReport, SeriesBucket, SeriesStep,
@@ -22,15 +23,14 @@ pub use tenure_wire::heartbeat::STOPPING;
 
 /// Maximum number of connectors that are registered with one token.
 pub const MAX_CONNECTORS_PER_TOKEN: i64 = 16;
-/// An instance that was silent for so long, in microseconds, or for five of its intervals if that
-/// is longer ([`Beat::longest_interval`]), does not stand in the way of one that started before it.
+/// Silence in microseconds, or five intervals if that is longer, after which an instance that
+/// started earlier may represent the connector.
 pub const MAX_SILENCE: i64 = 900 * 1_000_000;
 /// Maximum of every sum: the largest integer that every JSON reader represents exactly.
 pub const MAX_SUM: i64 = (1 << 53) - 1;
 
-/// Whether a counter that grew by so much until a time (Unix microseconds) grew by one or a few
-/// Unix times. Some clients add the times at which counters were made to what they count: with
-/// each label that is new, a counter jumps by the Unix time of that moment.
+/// Whether a counter grew by one or a few Unix times until `at` (Unix microseconds). Some clients
+/// add the creation times of their counters to the counts.
 pub fn is_time(grown: i64, at: i64) -> bool {
     const MIN_UNIX_TIME: i64 = 1_000_000_000;
     const YEAR: i64 = 366 * 24 * 3_600;
@@ -45,8 +45,8 @@ pub fn is_time(grown: i64, at: i64) -> bool {
 /// Clock that an operation uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TimeSource {
-    /// The store's, at the moment in which it does what it is asked for; for what is stored never
-    /// before the clock of retention, and for retention that clock.
+    /// The store's clock. Stored times are never before the clock of retention, and retention uses
+    /// that clock.
     #[default]
     Now,
     /// This time, in Unix microseconds: for replayed histories.
@@ -69,7 +69,7 @@ pub struct ReceivedHeartbeat {
 pub enum HeartbeatOutcome {
     /// It was stored.
     Accepted(AcceptedHeartbeat),
-    /// The token was revoked or has expired since it was looked at: nothing was stored.
+    /// The token has ended since the request was authenticated: nothing was stored.
     TokenEnded(TokenEnd),
     /// [`MAX_CONNECTORS_PER_TOKEN`] connectors were registered with this token: nothing was stored.
     TooMany,
@@ -80,25 +80,23 @@ pub enum HeartbeatOutcome {
 pub struct AcceptedHeartbeat {
     /// By the store's clock, in Unix microseconds.
     pub received_at: i64,
-    /// Nothing was known of this connector before.
+    /// The connector was unknown.
     pub registered: bool,
     /// The connector was archived, and is no longer.
     pub revived: bool,
-    /// The instance that stood for the connector until now, if another one does from now on.
+    /// The instance that no longer represents the connector.
     pub replaced: Option<Uuid>,
-    /// Something newer of the same instance was known: it went into the history, and nowhere else.
+    /// A newer heartbeat of the instance was known: only the history changed.
     pub late: bool,
     /// A counter went down without a new instance: counting began again.
     pub reset: bool,
-    /// A counter of this instance jumped by the size of a Unix time, for the first time: that was
-    /// left out ([`is_time`]).
+    /// A counter jumped by a Unix time ([`is_time`]) for the first time: the jump is not counted.
     pub jumped: bool,
     /// Received minus sent, in microseconds.
     pub drift: i64,
-    /// The same of the instance's beat before.
+    /// Drift of the instance's previous heartbeat.
     pub drift_before: Option<i64>,
-    /// Why the history could not be written, if it could not: what it should have told is told by
-    /// the instance's next beat.
+    /// Why the history could not be written. The next heartbeat adds these deltas.
     pub unwritten: Option<String>,
 }
 
@@ -109,17 +107,17 @@ pub struct Connector {
     pub connector_type: String,
     /// The endpoint that it receives for.
     pub endpoint_identity: String,
-    /// The instance that stands for it; `None` before the first beat.
+    /// The instance that represents it; `None` before the first heartbeat.
     pub instance_id: Option<Uuid>,
-    /// Of that instance, as all down to the uptime.
-    pub version: Option<String>,
-    /// `healthy`, `degraded`, `error`; `unknown` before the first beat.
+    /// Labels of that instance, like the fields up to the uptime.
+    pub labels: Labels,
+    /// `healthy`, `degraded` or `error`; `unknown` before the first heartbeat.
     pub state: String,
     /// Error message.
     pub error_message: Option<String>,
     /// In seconds.
     pub uptime_s: Option<i64>,
-    /// The newest beat of any instance, by the store's clock, in Unix microseconds.
+    /// Newest heartbeat of any instance, by the store's clock, in Unix microseconds.
     pub last_heartbeat_at: Option<i64>,
     /// In Unix microseconds.
     pub first_seen_at: i64,
@@ -127,18 +125,20 @@ pub struct Connector {
     pub registered_via: String,
     /// Sum of the counters of all its instances.
     pub counters: Counters,
-    /// The newest that was told.
+    /// Newest checkpoint reported.
     pub checkpoint_cursor: Option<String>,
     /// In Unix microseconds.
     pub checkpoint_updated_at: Option<i64>,
-    /// When it was put away, in Unix microseconds.
+    /// Time of archiving, in Unix microseconds.
     pub archived_at: Option<i64>,
     /// Observed interval between its heartbeats, in microseconds.
     pub interval: Option<i64>,
-    /// Received minus sent, in microseconds, of the newest beat.
+    /// Received minus sent, in microseconds, of the newest heartbeat.
     pub drift: Option<i64>,
     /// Counts of today (UTC), as far as they were counted.
     pub today: Measures,
+    /// Members of the column `more`, also those that this version does not know.
+    pub(crate) more: Map<String, Value>,
 }
 
 /// A process of a connector.
@@ -146,25 +146,25 @@ pub struct Connector {
 pub struct ConnectorInstance {
     /// Its id.
     pub instance_id: Uuid,
-    /// As it said last, and so on.
-    pub version: Option<String>,
+    /// Labels last reported.
+    pub labels: Labels,
     /// `healthy`, `degraded` or `error`.
     pub state: String,
     /// Error message.
     pub error_message: Option<String>,
     /// In seconds.
     pub uptime_s: i64,
-    /// When it started, as far as can be told, in Unix microseconds.
+    /// Estimated start, in Unix microseconds.
     pub started_at: i64,
-    /// When it was heard first, in Unix microseconds.
+    /// First heartbeat, in Unix microseconds.
     pub first_seen_at: i64,
-    /// When it was heard last, in Unix microseconds.
+    /// Last heartbeat, in Unix microseconds.
     pub last_heartbeat_at: i64,
-    /// When it said that it ends, if it did so last.
+    /// Time of the last heartbeat, if that said that it stops.
     pub stopped_at: Option<i64>,
-    /// Its own, since it started.
+    /// Counters since it started.
     pub counters: Counters,
-    /// The newest that it told.
+    /// Newest checkpoint reported.
     pub checkpoint_cursor: Option<String>,
     /// In Unix microseconds.
     pub checkpoint_updated_at: Option<i64>,
@@ -191,18 +191,18 @@ pub struct ConnectorDetail {
     pub now: i64,
     /// The connector.
     pub connector: Connector,
-    /// At most a hundred, the last heard first.
+    /// At most a hundred, newest heartbeat first.
     pub instances: Vec<ConnectorInstance>,
 }
 
-/// Which connectors to list.
+/// Query for a page of connectors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConnectorQuery {
-    /// Only what comes after this type and identity, in the order of their bytes.
+    /// Only connectors after this type and identity, in byte order.
     pub after: Option<(String, String)>,
-    /// At most so many.
+    /// Maximum number of rows.
     pub limit: usize,
-    /// Only those that are archived, instead of only those that are not.
+    /// Archived connectors instead of the others.
     pub archived: bool,
     /// Only of this endpoint.
     pub endpoint_identity: Option<String>,
@@ -213,14 +213,14 @@ pub struct ConnectorQuery {
 pub struct ConnectorPage {
     /// The store's clock, in Unix microseconds.
     pub now: i64,
-    /// By type and identity, in the order of their bytes.
+    /// By type and identity, in byte order.
     pub connectors: Vec<Connector>,
 }
 
 /// A heartbeat of the history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistoryEntry {
-    /// Its place in the history.
+    /// Number in the history.
     pub id: i64,
     /// The process.
     pub instance_id: Uuid,
@@ -234,7 +234,7 @@ pub struct HistoryEntry {
     pub counters: Counters,
     /// Growth since the instance's heartbeat before.
     pub deltas: Counters,
-    /// Whether a newer one had come before.
+    /// Whether a newer one had arrived before.
     pub late: bool,
     /// By the store's clock, in Unix microseconds.
     pub received_at: i64,
@@ -242,14 +242,14 @@ pub struct HistoryEntry {
     pub sent_at: i64,
 }
 
-/// Which part of the history of a connector to read.
+/// Query for a page of a connector's history.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HistoryQuery {
-    /// Only what is before this one, by its time and its id.
+    /// Only entries before this time and id.
     pub before: Option<(i64, i64)>,
-    /// Only what is not healthy.
+    /// Only entries that are not healthy.
     pub unhealthy: bool,
-    /// At most so many.
+    /// Maximum number of rows.
     pub limit: usize,
 }
 
@@ -306,48 +306,54 @@ pub trait Registry: Debug + Send + Sync + 'static {
         name: &ConnectorKey,
         query: &HistoryQuery,
     ) -> StorageResult<Vec<HistoryEntry>>;
-    /// Puts a connector away, or takes it back, and notes who did it; `None` when there is none of
-    /// that name, `false` when nothing changed.
+    /// Archives or restores a connector and records who did it. Returns `None` if it does not
+    /// exist, `false` if nothing changed.
     async fn archive(
         &self,
         name: &ConnectorKey,
         archived: bool,
         decision: &Decision,
     ) -> Permitted<Option<bool>>;
-    /// Removes a connector and all that is known of it, and notes who did it. What became of its
-    /// messages stays, and is not counted for it any more.
+    /// Deletes a connector with its history and records who did it. Outcomes of its messages stay,
+    /// but are no longer counted for it.
     async fn delete(&self, name: &ConnectorKey, decision: &Decision) -> Permitted<bool>;
 
-    /// Counts the hours, days and periods of a connector again, and notes who did it. Only what the
-    /// history still has can be counted: what was counted before that day stays. Says which day
-    /// that is, in Unix microseconds; `None` when there is no such connector.
+    /// Counts the hours, days and periods of a connector again, from the first day on that the
+    /// history has whole, and records who did it. Returns that day in Unix microseconds; `None` if
+    /// the connector does not exist.
     async fn recount(&self, name: &ConnectorKey, decision: &Decision) -> Permitted<Option<i64>>;
 
-    /// Notes to whom a message went. A target that has acknowledged stays acknowledged; one that
-    /// has failed may acknowledge later.
+    /// Records the targets of a message. An acknowledged target stays so; a failed one may
+    /// acknowledge later.
     async fn report(
         &self,
         outcomes: &MessageOutcomes,
         when: TimeSource,
     ) -> Permitted<OutcomeReceipt>;
-    /// To whom a message went: acknowledged and failed targets.
-    async fn outcomes(&self, request_id: Uuid) -> StorageResult<(Vec<String>, Vec<String>)>;
+    /// Targets of a message, and whether each has acknowledged it.
+    async fn targets(&self, request_id: Uuid) -> StorageResult<Vec<(String, bool)>>;
+    /// Targets that have acknowledged a message, and those that have failed.
+    async fn outcomes(&self, request_id: Uuid) -> StorageResult<(Vec<String>, Vec<String>)> {
+        let targets = self.targets(request_id).await?;
+        let of = |acked: bool| targets.iter().filter(move |it| it.1 == acked);
+        let names = |acked| of(acked).map(|(name, _)| name.clone()).collect();
+        Ok((names(true), names(false)))
+    }
 
-    /// Counts the next part of what was stored, a bounded number of it, in periods that end now.
+    /// Counts a bounded number of stored heartbeats and outcomes, in periods that end now.
     async fn roll_up(&self, epoch: Epoch, when: TimeSource) -> StorageResult<RollUpReport>;
-    /// Returns the counts of a connector since a time, in steps that are not empty, oldest first.
+    /// Counts of a connector since a time, oldest first, without empty steps.
     async fn series(
         &self,
         name: &ConnectorKey,
         since: i64,
         step: SeriesStep,
     ) -> StorageResult<Vec<SeriesBucket>>;
-    /// Every connector that is not archived, with what it did in a period that ends now.
+    /// Counts of every connector that is not archived, in a period that ends now.
     async fn sums(&self, period: Period) -> StorageResult<(i64, Vec<ConnectorSum>)>;
     /// Counts the messages that each target has acknowledged since a day (`2026-02-15`).
     async fn fanout(&self, since_day: &str) -> StorageResult<Vec<FanoutCount>>;
-    /// Prepares for the days to come, and deletes a bounded number of rows that are past their
-    /// retention.
+    /// Prepares for the next days and deletes a bounded number of rows past their retention.
     async fn prune_history(
         &self,
         keep: HistoryRetention,
@@ -356,7 +362,8 @@ pub trait Registry: Debug + Send + Sync + 'static {
 }
 
 /// A connector's name.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ConnectorKey {
     /// As in `telegram_bot`.
     pub connector_type: String,

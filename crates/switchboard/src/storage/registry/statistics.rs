@@ -4,7 +4,7 @@
 
 use uuid::Uuid;
 
-use crate::storage::row::{DatabaseRow, FromRow, RowReader};
+use crate::storage::row::{DatabaseRow, FromRow, RowReader, from_row};
 
 /// Counts of a connector in some time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub struct Measures {
     pub source_api_calls: i64,
     /// Messages that were seen before.
     pub dedupe_accepted: i64,
-    /// Beats that came, and how many of them told which state.
+    /// Heartbeats, also by state.
     pub heartbeat_count: i64,
     /// `healthy`.
     pub healthy_count: i64,
@@ -57,10 +57,10 @@ pub enum Period {
 }
 
 impl Period {
-    /// Every period there is.
+    /// All periods.
     pub const ALL: [Self; 3] = [Self::Day, Self::Week, Self::Month];
 
-    /// As it is asked for.
+    /// Name in a query.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Day => "24h",
@@ -69,7 +69,7 @@ impl Period {
         }
     }
 
-    /// The period of that name.
+    /// Parses a name.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|period| period.as_str() == text)
     }
@@ -125,12 +125,12 @@ pub struct ConnectorSum {
     pub messages_failed: i64,
 }
 
-/// To whom a message went.
+/// Outcomes of a message, by target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageOutcomes {
-    /// Which message; it is in the inbox.
+    /// The message.
     pub request_id: Uuid,
-    /// The type of the connector that it came by.
+    /// Type of the connector that sent it.
     pub connector_type: String,
     /// Its endpoint.
     pub endpoint_identity: String,
@@ -145,9 +145,9 @@ pub struct MessageOutcomes {
 /// Effect of a report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutcomeReceipt {
-    /// Targets of which something new was told.
+    /// Number of targets that changed.
     pub changed: usize,
-    /// Whether the message is in the inbox. Without it nothing was noted.
+    /// Whether the message is in the inbox. If not, nothing was recorded.
     pub found: bool,
 }
 
@@ -167,9 +167,9 @@ pub struct FanoutCount {
 /// Result of a step of counting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RollUpReport {
-    /// A newer hold has counted: nothing was done.
+    /// A newer hold counts: nothing was done.
     pub fenced: bool,
-    /// Beats that were counted.
+    /// Heartbeats that were counted.
     pub beats: i64,
     /// Acknowledged outcomes that were counted.
     pub outcomes: i64,
@@ -182,13 +182,13 @@ pub struct RollUpReport {
 /// Retention of the history, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryRetention {
-    /// Beats: whole days.
+    /// Heartbeats: whole days.
     pub beats: i64,
     /// Hours.
     pub hours: i64,
-    /// Days, and what went to whom.
+    /// Days, and fanout.
     pub days: i64,
-    /// Outcomes, one by one, and instances that nobody hears any more.
+    /// Outcomes, and silent instances.
     pub outcomes: i64,
 }
 
@@ -202,15 +202,15 @@ impl Default for HistoryRetention {
 /// Rows and partitions that were deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HistoryPruneReport {
-    /// Whole days of beats (PostgreSQL).
+    /// Whole days of heartbeats (PostgreSQL).
     pub heartbeat_partitions_dropped: u64,
-    /// Beats, one by one.
+    /// Single heartbeats.
     pub heartbeat_rows_deleted: u64,
     /// Hours.
     pub hourly_rows_deleted: u64,
     /// Days.
     pub daily_rows_deleted: u64,
-    /// Days of what went to whom.
+    /// Days of fanout.
     pub fanout_rows_deleted: u64,
     /// Outcomes.
     pub outcome_rows_deleted: u64,
@@ -223,7 +223,7 @@ pub struct HistoryPruneReport {
 impl FromRow for Measures {
     /// Eight columns, all of them NULL where nothing was counted.
     fn from_row<R: DatabaseRow>(row: &mut RowReader<'_, R>) -> Result<Self, R::Error> {
-        let mut number = || Ok(row.maybe()?.unwrap_or(0));
+        let mut number = || Ok(row.get::<Option<_>>()?.unwrap_or(0));
         Ok(Self {
             messages_ingested: number()?,
             messages_failed: number()?,
@@ -236,33 +236,30 @@ impl FromRow for Measures {
         })
     }
 }
-
-impl FromRow for SeriesBucket {
-    fn from_row<R: DatabaseRow>(row: &mut RowReader<'_, R>) -> Result<Self, R::Error> {
-        Ok(Self { start: row.time()?, measures: Measures::from_row(row)? })
+impl HistoryPruneReport {
+    /// Rows of heartbeats, hours, days, fanout, outcomes and instances. A step that deletes as many
+    /// as it may has perhaps left some.
+    pub(in crate::storage) fn new(days_dropped: u64, rows: [u64; 6], max_rows: u64) -> Self {
+        Self {
+            heartbeat_partitions_dropped: days_dropped,
+            heartbeat_rows_deleted: rows[0],
+            hourly_rows_deleted: rows[1],
+            daily_rows_deleted: rows[2],
+            fanout_rows_deleted: rows[3],
+            outcome_rows_deleted: rows[4],
+            instances_deleted: rows[5],
+            more: rows.into_iter().any(|deleted| deleted >= max_rows),
+        }
     }
 }
 
-impl FromRow for ConnectorSum {
-    fn from_row<R: DatabaseRow>(row: &mut RowReader<'_, R>) -> Result<Self, R::Error> {
-        Ok(Self {
-            connector_type: row.get()?,
-            endpoint_identity: row.get()?,
-            last_heartbeat_at: row.maybe_time()?,
-            interval: row.maybe()?,
-            messages_ingested: row.get()?,
-            messages_failed: row.get()?,
-        })
-    }
+from_row! { RollUpReport, |row| fenced, beats, outcomes, behind, more }
+from_row! { OutcomeReceipt, |row|
+    changed = usize::try_from(row.get::<i64>()?).unwrap_or(0), found,
 }
-
-impl FromRow for FanoutCount {
-    fn from_row<R: DatabaseRow>(row: &mut RowReader<'_, R>) -> Result<Self, R::Error> {
-        Ok(Self {
-            connector_type: row.get()?,
-            endpoint_identity: row.get()?,
-            target: row.get()?,
-            messages: row.get()?,
-        })
-    }
+from_row! { SeriesBucket, |row| start, measures }
+from_row! { ConnectorSum, |row|
+    connector_type, endpoint_identity, last_heartbeat_at, interval, messages_ingested,
+    messages_failed,
 }
+from_row! { FanoutCount, |row| connector_type, endpoint_identity, target, messages }

@@ -6,14 +6,14 @@ use serde_json::json;
 use tenure_wire::ingest::Channel;
 
 use super::row::{all, execute};
-use super::{SqliteStorage, statements as sql, token};
+use super::{SqliteStorage, sql, token};
 use crate::error::StorageResult;
 use crate::storage::channel::{ChannelList, action, joined};
 
 #[async_trait]
 impl ChannelList for SqliteStorage {
     async fn channels(&self) -> StorageResult<Vec<Channel>> {
-        self.read(|db, _| all(db, sql::CHANNEL_LIST, [])).await
+        self.read(|db, _| all(db, sql!("channel/list"), [])).await
     }
 
     async fn replace_channel(
@@ -23,32 +23,22 @@ impl ChannelList for SqliteStorage {
         by: &str,
     ) -> StorageResult<bool> {
         let (was, becomes, by) = (was.cloned(), becomes.cloned(), by.to_owned());
-        self.write(move |db, now| replace(db, was.as_ref(), becomes.as_ref(), &by, now)).await
+        let job = move |db: &Connection, now| {
+            let (was, becomes) = (was.as_ref(), becomes.as_ref());
+            let Some(named) = was.or(becomes) else { return Ok(false) };
+            let known: Vec<Channel> = all(db, sql!("channel/list"), [])?;
+            if known.iter().find(|channel| channel.name == named.name) != was {
+                return Ok(false);
+            }
+            execute(db, sql!("channel/remove"), [&named.name])?;
+            if let Some(it) = becomes {
+                execute(db, sql!("channel/add"), (&it.name, joined(it), &it.alias))?;
+            }
+            let alias = becomes.and_then(|channel| channel.alias.as_deref());
+            let metadata = json!({ "providers": becomes.map(joined), "alias": alias });
+            token::record(db, (&named.name, action(was, becomes), &by, "", metadata), now)?;
+            Ok(true)
+        };
+        self.write(job).await
     }
-}
-
-fn replace(
-    db: &Connection,
-    was: Option<&Channel>,
-    becomes: Option<&Channel>,
-    by: &str,
-    now: i64,
-) -> rusqlite::Result<bool> {
-    let Some(named) = was.or(becomes) else { return Ok(false) };
-    let known: Vec<Channel> = all(db, sql::CHANNEL_LIST, [])?;
-    if known.iter().find(|channel| channel.name == named.name) != was {
-        return Ok(false);
-    }
-    execute(db, sql::CHANNEL_REMOVE, [&named.name])?;
-    if let Some(becomes) = becomes {
-        execute(db, sql::CHANNEL_ADD, (&becomes.name, joined(becomes), &becomes.alias))?;
-    }
-    let metadata = json!({
-        "providers": becomes.map(joined),
-        "alias": becomes.and_then(|channel| channel.alias.as_deref()),
-    });
-    let action = action(was, becomes);
-    let entry = token::TokenAuditRecord { token_id: &named.name, action, by, reason: "", metadata };
-    token::record(db, &entry, now)?;
-    Ok(true)
 }

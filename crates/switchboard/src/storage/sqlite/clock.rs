@@ -4,7 +4,7 @@ use rusqlite::Connection;
 
 use super::super::{ClockMeasurement, ClockReading};
 use super::row::{execute, one};
-use super::statements as sql;
+use super::sql;
 
 const SECOND: i64 = 1_000_000;
 /// Two readings of the wall clock agree if they differ by no more than this.
@@ -13,7 +13,7 @@ const MAX_CLOCK_DIFFERENCE: i64 = 5 * SECOND;
 const MAX_TIME_AHEAD: i64 = 60 * SECOND;
 
 fn read(db: &Connection) -> rusqlite::Result<(i64, i64)> {
-    one(db, sql::CLOCK_READ, [])
+    one(db, sql!("clock/read"), [])
 }
 
 /// Reads the clock.
@@ -34,13 +34,13 @@ pub(super) fn tick(
     wall: i64,
 ) -> rusqlite::Result<ClockReading> {
     if let Some(since) = since {
-        execute(db, sql::CLOCK_MOVE, (wall, since.elapsed.saturating_mul(2), since.turn))?;
+        execute(db, sql!("clock/move"), (wall, since.elapsed.saturating_mul(2), since.turn))?;
         let difference = wall.abs_diff(since.wall.saturating_add(since.elapsed));
         // A wall clock that is behind the clock of retention is wrong, however often it is read.
         if difference <= MAX_CLOCK_DIFFERENCE as u64 && wall >= reached(db)? {
             let ahead = wall.saturating_add(MAX_TIME_AHEAD);
-            execute(db, sql::CLOCK_CORRECT_CONNECTORS, (wall, ahead))?;
-            execute(db, sql::CLOCK_CORRECT_INSTANCES, (wall, ahead))?;
+            execute(db, sql!("clock/correct_connectors"), (wall, ahead))?;
+            execute(db, sql!("clock/correct_instances"), (wall, ahead))?;
         }
     }
     let (turn, reached) = read(db)?;

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use rusqlite::Connection;
+use rusqlite::{Connection, params};
 use tenure_wire::ingest::IngestEvent;
 use uuid::Uuid;
 
-use super::super::{EventOutcome, Submission, SubmissionOutcome, TokenEnd};
+use super::super::{EventOutcome, Submission, SubmissionOutcome, SubmissionRejection, TokenEnd};
 use super::fence::FenceGates;
 use super::row::{execute, first, one};
-use super::{clock, inbox, statements as sql, token};
+use super::{clock, inbox, sql, token};
 
 /// Two observations of the same content within this time are the same event.
 const HOUR: i64 = 3_600_000_000;
@@ -33,15 +33,15 @@ pub(super) fn commit(
     let mut settled = Vec::with_capacity(group.len());
     for sent in group {
         settled.push(if let Some(ended) = ended(sent) {
-            SubmissionOutcome::TokenEnded(ended)
+            SubmissionOutcome::Rejected(SubmissionRejection::TokenEnded(ended))
         } else if let Some(closed) = gates.closed(sent.token_id.as_deref(), sent.fence.as_ref()) {
-            closed.into()
+            SubmissionOutcome::Rejected(closed)
         } else {
             SubmissionOutcome::Stored(store(db, sent, &mut last, stamp)?)
         });
     }
     if last > first {
-        execute(db, sql::INBOX_MOVE_LAST, [last])?;
+        execute(db, sql!("inbox/move_last"), [last])?;
     }
     Ok(settled)
 }
@@ -72,13 +72,15 @@ fn store(
         let outcome = key(db, item.request_id, &item.event, now)?;
         if !outcome.duplicate {
             *last += 1;
-            let message = inbox::NewMessage {
-                position: *last,
-                request_id: item.request_id,
-                received_at: now,
-                token_id: sent.token_id.as_deref(),
+            let (id, event) = (item.request_id.as_bytes(), &item.event);
+            let source = (&event.channel, &event.provider, &event.endpoint_identity);
+            let (sender, thread) = (&event.sender_identity, &event.thread_identity);
+            let (tier, key) = (event.policy_tier, &event.dedupe.key);
+            let row = params! {
+                *last, id, now, source.0, source.1, source.2, sender, thread, tier, key,
+                sent.token_id, event.envelope
             };
-            inbox::add(db, &message, &item.event)?;
+            execute(db, sql!("inbox/add"), row)?;
         }
         outcomes.push(outcome);
     }
@@ -97,13 +99,14 @@ fn key(
     let mut known = event.dedupe.digest;
     if let Some(previous) = event.dedupe.previous_hour {
         let from = event.observed_at_micros.saturating_sub(HOUR);
-        known = first(db, sql::DEDUPE_FIND, (known, previous, from))?.unwrap_or(known);
+        known = first(db, sql!("dedupe/find"), (known, previous, from))?.unwrap_or(known);
     }
     let observed = event.observed_at_micros;
     let row = (known, request_id.as_bytes(), event.payload_digest, observed, now);
-    if execute(db, sql::DEDUPE_ADD, row)? == 1 {
+    if execute(db, sql!("dedupe/add"), row)? == 1 {
         return Ok(EventOutcome { request_id, duplicate: false, reused: false });
     }
-    let (request_id, reused) = one(db, sql::DEDUPE_SEE_AGAIN, (known, event.payload_digest, now))?;
+    let (request_id, reused) =
+        one(db, sql!("dedupe/see_again"), (known, event.payload_digest, now))?;
     Ok(EventOutcome { request_id, duplicate: true, reused })
 }

@@ -4,15 +4,19 @@
 
 use std::collections::BTreeMap;
 
+use async_trait::async_trait;
 use rusqlite::Connection;
+use serde_json::json;
 use sha2::{Digest, Sha256};
 
+use super::super::fence::parse_fence_cursor;
 use super::super::{
-    BadFence, Decision, IngestFence, KnownFence, MAX_FENCES_PER_SOURCE, NewestHold, SourceScope,
-    SubmissionRejection, parse_fence_cursor,
+    BadFence, Decision, Fences, IngestFence, KnownFence, MAX_FENCES_PER_SOURCE, NewestHold,
+    Permitted, SourceScope, SubmissionRejection,
 };
 use super::row::{self, all, execute, first};
-use super::{statements as sql, token};
+use super::{SqliteStorage, sql, token};
+use crate::error::StorageResult;
 
 /// An epoch is at most this far above the Unix time in microseconds.
 const MAX_EPOCH_AHEAD: i64 = 24 * 3_600 * 1_000_000;
@@ -51,7 +55,8 @@ impl FenceGates {
             if let Some(token_id) = token_id
                 && !gates.sources.contains_key(token_id)
             {
-                gates.sources.insert(token_id.to_owned(), token::scope(db, token_id)?);
+                let source = first(db, sql!("token/scope"), [token_id])?;
+                gates.sources.insert(token_id.to_owned(), source);
             }
             if fence.epoch.as_i64() > gates.last {
                 continue;
@@ -118,7 +123,8 @@ fn digest(source: Option<&SourceScope>) -> Vec<u8> {
 
 /// Reads the newest hold of a duty, at its source or at all.
 fn known(db: &Connection, (source, duty): &FenceKey) -> rusqlite::Result<Option<NewestFence>> {
-    let found: Option<KnownFence> = first(db, sql::FENCE_NEWEST, (duty, digest(source.as_ref())))?;
+    let found: Option<KnownFence> =
+        first(db, sql!("fence/newest"), (duty, digest(source.as_ref())))?;
     Ok(found.map(|found| NewestFence {
         is_of_all: source.is_some() && found.source.is_none(),
         standing: found.newest,
@@ -136,54 +142,56 @@ fn remember(
     let digest = digest(source);
     let NewestHold { duty, epoch, instance, updated_at } = newest;
     let raised = (duty, &digest, epoch.as_i64(), instance, updated_at);
-    if execute(db, sql::FENCE_RAISE, raised)? > 0 {
+    if execute(db, sql!("fence/raise"), raised)? > 0 {
         return Ok(true);
     }
-    let name = |of: fn(&SourceScope) -> &String| source.map_or("", |source| of(source));
-    let row = (
-        duty,
-        &digest,
-        epoch.as_i64(),
-        instance,
-        updated_at,
-        name(|source| &source.channel),
-        name(|source| &source.provider),
-        name(|source| &source.endpoint_identity),
-        MAX_FENCES_PER_SOURCE,
-    );
-    Ok(execute(db, sql::FENCE_ADD, row)? > 0)
+    let (channel, provider, endpoint) = source.map_or(("", "", ""), |source| {
+        (&source.channel, &source.provider, &source.endpoint_identity)
+    });
+    let (max, epoch) = (MAX_FENCES_PER_SOURCE, epoch.as_i64());
+    let row = (duty, &digest, epoch, instance, updated_at, channel, provider, endpoint, max);
+    Ok(execute(db, sql!("fence/add"), row)? > 0)
 }
 
-pub(super) fn list(
-    db: &Connection,
-    of: Option<&SourceScope>,
-    after: &str,
-    limit: usize,
-) -> rusqlite::Result<Vec<KnownFence>> {
-    let [duty, channel, provider, endpoint] = parse_fence_cursor(after);
-    let of = of.map(|source| digest(Some(source)));
-    all(db, sql::FENCE_LIST, (duty, channel, provider, endpoint, row::limit(limit), of))
-}
-
-pub(super) fn reset(
-    db: &Connection,
-    duty: &str,
-    source: Option<&SourceScope>,
-    Decision { by, reason, .. }: &Decision,
-    now: i64,
-) -> rusqlite::Result<Vec<KnownFence>> {
-    let mut gone: Vec<KnownFence> = all(db, sql::FENCE_OF_DUTY, [duty])?;
-    gone.retain(|it| source.is_none() || it.source.as_ref() == source);
-    for KnownFence { source, newest } in &gone {
-        execute(db, sql::FENCE_FORGET, (duty, digest(source.as_ref())))?;
-        let metadata = serde_json::json!({
-            "epoch": newest.epoch.get(),
-            "instance": newest.instance,
-            "endpoint_identity": source.as_ref().map(|source| &source.endpoint_identity),
-        });
-        let action = "fence_reset";
-        let entry = token::TokenAuditRecord { token_id: duty, action, by, reason, metadata };
-        token::record(db, &entry, now)?;
+#[async_trait]
+impl Fences for SqliteStorage {
+    async fn fences(
+        &self,
+        of: Option<&SourceScope>,
+        after: &str,
+        limit: usize,
+    ) -> StorageResult<Vec<KnownFence>> {
+        let (of, after) = (of.map(|source| digest(Some(source))), after.to_owned());
+        let job = move |db: &Connection, _| {
+            let [duty, channel, provider, endpoint] = parse_fence_cursor(&after);
+            let values = (duty, channel, provider, endpoint, row::limit(limit), of);
+            all(db, sql!("fence/list"), values)
+        };
+        self.read(job).await
     }
-    Ok(gone)
+
+    async fn reset_fence(
+        &self,
+        duty: &str,
+        source: Option<&SourceScope>,
+        decision: &Decision,
+    ) -> Permitted<Vec<KnownFence>> {
+        let (duty, source, decided) = (duty.to_owned(), source.cloned(), decision.clone());
+        let job = move |db: &Connection, now| {
+            let mut gone: Vec<KnownFence> = all(db, sql!("fence/of_duty"), [&duty])?;
+            gone.retain(|it| source.is_none() || it.source == source);
+            for KnownFence { source, newest } in &gone {
+                execute(db, sql!("fence/forget"), (&duty, digest(source.as_ref())))?;
+                let metadata = json!({
+                    "epoch": newest.epoch.get(),
+                    "instance": newest.instance,
+                    "endpoint_identity": source.as_ref().map(|source| &source.endpoint_identity),
+                });
+                let Decision { by, reason, .. } = &decided;
+                token::record(db, (&duty, "fence_reset", by, reason, metadata), now)?;
+            }
+            Ok(gone)
+        };
+        self.write_with(decision.token_id.as_deref(), job).await
+    }
 }

@@ -1,14 +1,20 @@
 //! The inbox.
 
+use async_trait::async_trait;
 use rusqlite::{Connection, Row};
-use tenure_wire::ingest::{InboxCursor, IngestEvent};
+use serde_json::json;
+use tenure_wire::ingest::InboxCursor;
 use uuid::Uuid;
 
 use super::super::inbox::{CursorPlace, jump};
-use super::super::row::{DatabaseRow, FromRow, RowReader};
-use super::super::{InboxMessage, InboxPage, InboxQuery, InboxRead, MessageLookup};
+use super::super::row::{DatabaseRow as _, FromRow as _, RowReader, from_row};
+use super::super::{
+    Inbox, InboxMessage, InboxPage, InboxQuery, InboxRead, MessageLookup, Submission,
+    SubmissionOutcome,
+};
 use super::row::{execute, first, one};
-use super::{statements as sql, token};
+use super::{SqliteStorage, commit, sql, token, wal};
+use crate::error::StorageResult;
 
 /// A page reads at most this many rows.
 const MAX_PAGE_ROWS: usize = 10_000;
@@ -24,74 +30,67 @@ pub(super) struct InboxBounds {
     trimmed_id: Option<Uuid>,
 }
 
-impl FromRow for InboxBounds {
-    fn from_row<R: DatabaseRow>(row: &mut RowReader<'_, R>) -> Result<Self, R::Error> {
-        Ok(Self {
-            last: row.get()?,
-            floor: row.get()?,
-            trimmed: row.get()?,
-            last_id: row.maybe()?,
-            trimmed_id: row.maybe()?,
-        })
+from_row! { InboxBounds, |row| last, floor, trimmed, last_id, trimmed_id }
+
+#[async_trait]
+impl Inbox for SqliteStorage {
+    async fn commit(&self, group: &[Submission]) -> StorageResult<Vec<SubmissionOutcome>> {
+        let group = group.to_vec();
+        let settled = self.write(move |db, now| commit::commit(db, &group, now)).await?;
+        self.wal.note(wal::added(&settled)).await;
+        Ok(settled)
+    }
+
+    async fn inbox(&self, query: &InboxQuery) -> StorageResult<InboxRead> {
+        let query = query.clone();
+        self.read(move |db, _| page(db, &query)).await
+    }
+
+    async fn message(&self, request_id: Uuid) -> StorageResult<MessageLookup> {
+        let job = move |db: &Connection, _| {
+            let id = request_id.as_bytes();
+            if let Some(message) = first(db, sql!("inbox/show"), [id])? {
+                return Ok(MessageLookup::Message(Box::new(message)));
+            }
+            let trimmed = first(db, sql!("dedupe/first_seen"), [id])?;
+            Ok(trimmed.map_or(MessageLookup::Nothing, |first_seen_at| MessageLookup::Trimmed {
+                first_seen_at,
+            }))
+        };
+        self.read(job).await
+    }
+
+    async fn last_position(&self) -> StorageResult<i64> {
+        self.read(|db, _| Ok(bounds(db)?.last)).await
+    }
+
+    async fn adopt(&self, by: &str) -> StorageResult<i64> {
+        let by = by.to_owned();
+        let job = move |db: &Connection, now| {
+            let InboxBounds { last, floor, .. } = bounds(db)?;
+            let floor = jump(last.max(floor), now);
+            execute(db, sql!("inbox/move_floor"), [floor])?;
+            let metadata = json!({ "last": last, "floor": floor });
+            let entry = ("inbox", "inbox_adopt", by.as_str(), "the store was adopted", metadata);
+            token::record(db, entry, now)?;
+            Ok(floor)
+        };
+        self.write(job).await
     }
 }
 
 pub(super) fn bounds(db: &Connection) -> rusqlite::Result<InboxBounds> {
-    one(db, sql::INBOX_BOUNDS, [])
+    one(db, sql!("inbox/bounds"), [])
 }
 
 /// The message at a position, also when its row is gone and it is at one of the ends.
 fn at(db: &Connection, bounds: &InboxBounds, position: i64) -> rusqlite::Result<Option<Uuid>> {
-    Ok(match first(db, sql::INBOX_FIND_POSITION, [position])? {
+    Ok(match first(db, sql!("inbox/find_position"), [position])? {
         Some(id) => Some(id),
         None if position == bounds.last => bounds.last_id,
         None if position == bounds.trimmed => bounds.trimmed_id,
         None => None,
     })
-}
-
-/// Starts a new incarnation.
-pub(super) fn adopt(db: &Connection, by: &str, now: i64) -> rusqlite::Result<i64> {
-    let InboxBounds { last, floor, .. } = bounds(db)?;
-    let floor = jump(last.max(floor), now);
-    execute(db, sql::INBOX_MOVE_FLOOR, [floor])?;
-    let metadata = serde_json::json!({ "last": last, "floor": floor });
-    let reason = "the store was adopted";
-    let (token_id, action) = ("inbox", "inbox_adopt");
-    let entry = token::TokenAuditRecord { token_id, action, by, reason, metadata };
-    token::record(db, &entry, now)?;
-    Ok(floor)
-}
-
-/// The columns of a message that its event does not have.
-pub(super) struct NewMessage<'a> {
-    pub(super) position: i64,
-    pub(super) request_id: Uuid,
-    pub(super) received_at: i64,
-    pub(super) token_id: Option<&'a str>,
-}
-
-pub(super) fn add(
-    db: &Connection,
-    message: &NewMessage<'_>,
-    event: &IngestEvent,
-) -> rusqlite::Result<()> {
-    let row = (
-        message.position,
-        message.request_id.as_bytes(),
-        message.received_at,
-        &event.channel,
-        &event.provider,
-        &event.endpoint_identity,
-        &event.sender_identity,
-        &event.thread_identity,
-        event.policy_tier,
-        &event.dedupe.key,
-        message.token_id,
-        &event.envelope,
-    );
-    execute(db, sql::INBOX_ADD, row)?;
-    Ok(())
 }
 
 pub(super) fn page(db: &Connection, query: &InboxQuery) -> rusqlite::Result<InboxRead> {
@@ -103,10 +102,10 @@ pub(super) fn page(db: &Connection, query: &InboxQuery) -> rusqlite::Result<Inbo
     }
     let (mut statement, mut rows);
     if let Some(endpoint) = &query.endpoint_identity {
-        statement = db.prepare_cached(sql::INBOX_READ_ENDPOINT)?;
+        statement = db.prepare_cached(sql!("inbox/read_endpoint"))?;
         rows = statement.query((query.after.position, endpoint))?;
     } else {
-        statement = db.prepare_cached(sql::INBOX_READ)?;
+        statement = db.prepare_cached(sql!("inbox/read"))?;
         rows = statement.query([query.after.position])?;
     }
     let mut page =
@@ -147,14 +146,4 @@ fn matches(row: &Row<'_>, query: &InboxQuery) -> rusqlite::Result<bool> {
     let received_at: i64 = row.get(2)?;
     Ok(query.since.is_none_or(|since| received_at >= since)
         && query.until.is_none_or(|until| received_at < until))
-}
-
-pub(super) fn message(db: &Connection, request_id: Uuid) -> rusqlite::Result<MessageLookup> {
-    let id = request_id.as_bytes();
-    if let Some(message) = first(db, sql::INBOX_SHOW, [id])? {
-        return Ok(MessageLookup::Message(Box::new(message)));
-    }
-    let trimmed = first(db, sql::DEDUPE_FIRST_SEEN, [id])?;
-    Ok(trimmed
-        .map_or(MessageLookup::Nothing, |first_seen_at| MessageLookup::Trimmed { first_seen_at }))
 }

@@ -14,58 +14,44 @@ mod registry;
 mod replica;
 mod retention;
 mod row;
-mod statements;
 mod token;
 mod wal;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use rusqlite::{Connection, Error, ErrorCode};
 use tenure_core::{Code, StoreError};
 use tenure_duty::process;
+use tenure_store::sql::MigrationHistory;
 use tenure_store::sql::sqlite::{
     SqliteConnection, Worker, WritePriority, connect, is_there, migrate, script as write_script,
     statement_error,
 };
-use tenure_store::sql::{Migration, MigrationHistory};
 use tenure_store::{BootClock, IfAbsent};
-use uuid::Uuid;
 
-use super::{
-    Admission, Attempt, ClockMeasurement, ClockReading, DeadLetter, Decision, InboxQuery,
-    InboxRead, InboxRetention, IngestFence, KnownFence, LetterQuery, LetterResolution,
-    MessageLookup, NewToken, Permitted, PostOutcome, PruneReport, ResolveOutcome, SourceScope,
-    Storage, StoredLetter, Submission, SubmissionOutcome, TimeSource, Token, TokenAudit,
-    TokenUsage,
-};
+use super::{Permitted, migration};
 use crate::error::{StorageResult, SwitchboardError};
-use retention::PrunedTable;
-use statements as sql;
+
+/// A statement by the name of its file below `sql/`.
+macro_rules! sql {
+    ($file:literal) => {
+        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/storage/sqlite/sql/", $file, ".sql"))
+    };
+}
+use sql;
 
 const HISTORY: MigrationHistory = MigrationHistory {
     table: "switchboard_migration",
     migrations: &[
-        Migration { number: 1, name: "ground", sql: include_str!("migrations/0001_ground.sql") },
-        Migration {
-            number: 2,
-            name: "connectors",
-            sql: include_str!("migrations/0002_connectors.sql"),
-        },
-        Migration { number: 3, name: "clock", sql: include_str!("migrations/0003_clock.sql") },
-        Migration { number: 4, name: "cursors", sql: include_str!("migrations/0004_cursors.sql") },
-        Migration {
-            number: 5,
-            name: "heartbeats",
-            sql: include_str!("migrations/0005_heartbeats.sql"),
-        },
-        Migration { number: 6, name: "fences", sql: include_str!("migrations/0006_fences.sql") },
-        Migration {
-            number: 7,
-            name: "channels",
-            sql: include_str!("migrations/0007_channels.sql"),
-        },
+        migration(1, "ground", include_str!("migrations/0001_ground.sql")),
+        migration(2, "connectors", include_str!("migrations/0002_connectors.sql")),
+        migration(3, "clock", include_str!("migrations/0003_clock.sql")),
+        migration(4, "cursors", include_str!("migrations/0004_cursors.sql")),
+        migration(5, "heartbeats", include_str!("migrations/0005_heartbeats.sql")),
+        migration(6, "fences", include_str!("migrations/0006_fences.sql")),
+        migration(7, "channels", include_str!("migrations/0007_channels.sql")),
+        migration(8, "fields", include_str!("migrations/0008_fields.sql")),
     ],
 };
 
@@ -169,165 +155,6 @@ impl SqliteStorage {
             connection.read(|db, _| job(db, now()).map_err(failed))
         };
         Ok(self.reader.run(job).await?)
-    }
-}
-
-#[async_trait]
-impl Storage for SqliteStorage {
-    async fn commit(&self, group: &[Submission]) -> StorageResult<Vec<SubmissionOutcome>> {
-        let group = group.to_vec();
-        let settled = self.write(move |db, now| commit::commit(db, &group, now)).await?;
-        self.wal.note(wal::added(&settled)).await;
-        Ok(settled)
-    }
-
-    async fn inbox(&self, query: &InboxQuery) -> StorageResult<InboxRead> {
-        let query = query.clone();
-        self.read(move |db, _| inbox::page(db, &query)).await
-    }
-
-    async fn message(&self, request_id: Uuid) -> StorageResult<MessageLookup> {
-        self.read(move |db, _| inbox::message(db, request_id)).await
-    }
-
-    async fn last_position(&self) -> StorageResult<i64> {
-        self.read(|db, _| Ok(inbox::bounds(db)?.last)).await
-    }
-
-    async fn adopt(&self, by: &str) -> StorageResult<i64> {
-        let by = by.to_owned();
-        self.write(move |db, now| inbox::adopt(db, &by, now)).await
-    }
-
-    async fn fences(
-        &self,
-        of: Option<&SourceScope>,
-        after: &str,
-        limit: usize,
-    ) -> StorageResult<Vec<KnownFence>> {
-        let (of, after) = (of.cloned(), after.to_owned());
-        self.read(move |db, _| fence::list(db, of.as_ref(), &after, limit)).await
-    }
-
-    async fn reset_fence(
-        &self,
-        duty: &str,
-        source: Option<&SourceScope>,
-        decision: &Decision,
-    ) -> Permitted<Vec<KnownFence>> {
-        let (duty, source, why) = (duty.to_owned(), source.cloned(), decision.clone());
-        let job = move |db: &Connection, now| fence::reset(db, &duty, source.as_ref(), &why, now);
-        self.write_with(decision.token_id.as_deref(), job).await
-    }
-
-    async fn post_letter(
-        &self,
-        letter: &DeadLetter,
-        fence: Option<&IngestFence>,
-        token_id: Option<&str>,
-    ) -> StorageResult<PostOutcome> {
-        let letter = letter.clone();
-        let (fence, token_id) = (fence.cloned(), token_id.map(str::to_owned));
-        let job = move |db: &Connection, now| {
-            dead_letter::post(db, &letter, fence.as_ref(), token_id.as_deref(), now)
-        };
-        self.write(job).await
-    }
-
-    async fn letters(&self, query: &LetterQuery) -> StorageResult<Vec<StoredLetter>> {
-        let query = query.clone();
-        self.read(move |db, _| dead_letter::list(db, &query)).await
-    }
-
-    async fn letter(&self, id: Uuid) -> StorageResult<Option<StoredLetter>> {
-        self.read(move |db, _| row::first(db, sql::LETTER_SHOW, [id.as_bytes()])).await
-    }
-
-    async fn resolve_letter(&self, resolve: &LetterResolution) -> Permitted<ResolveOutcome> {
-        let (token_id, resolve) = (resolve.decision.token_id.as_deref(), resolve.clone());
-        self.write_with(token_id, move |db, now| dead_letter::resolve(db, &resolve, now)).await
-    }
-
-    async fn pending_letters(&self) -> StorageResult<u64> {
-        let pending: i64 = self.read(|db, _| row::one(db, sql::LETTER_COUNT_PENDING, [])).await?;
-        Ok(pending.unsigned_abs())
-    }
-
-    async fn admit(&self, attempt: &Attempt<'_>) -> StorageResult<Admission> {
-        let attempt = token::OwnedAttempt::new(attempt);
-        let again = attempt.clone();
-        match self.read(move |db, now| token::judge(db, &attempt, now)).await? {
-            // Only a failure is written, and judged again where no other is counted meanwhile.
-            Admission::Unknown => self.write(move |db, now| token::count(db, &again, now)).await,
-            judged => Ok(judged),
-        }
-    }
-
-    async fn has_tokens(&self) -> StorageResult<bool> {
-        self.read(|db, _| row::one(db, sql::TOKEN_ANY, [])).await
-    }
-
-    async fn create_token(&self, token: &NewToken) -> StorageResult<bool> {
-        let token = token.clone();
-        self.write(move |db, now| token::create(db, &token, now)).await
-    }
-
-    async fn tokens(&self) -> StorageResult<Vec<Token>> {
-        self.read(|db, _| row::all(db, sql::TOKEN_LIST, [])).await
-    }
-
-    async fn revoke_token(
-        &self,
-        token_id: &str,
-        by: &str,
-        reason: &str,
-    ) -> StorageResult<Option<bool>> {
-        let (token_id, by, reason) = (token_id.to_owned(), by.to_owned(), reason.to_owned());
-        self.write(move |db, now| token::revoke(db, &token_id, &by, &reason, now)).await
-    }
-
-    async fn add_usage(&self, usage: &[TokenUsage]) -> StorageResult<()> {
-        let usage = usage.to_vec();
-        self.write(move |db, now| token::add_usage(db, &usage, now)).await
-    }
-
-    async fn usage(
-        &self,
-        token_id: Option<&str>,
-        since_day: &str,
-    ) -> StorageResult<Vec<TokenUsage>> {
-        let (token_id, since_day) = (token_id.map(str::to_owned), since_day.to_owned());
-        self.read(move |db, _| row::all(db, sql::USAGE_LIST, (token_id, since_day))).await
-    }
-
-    async fn audit(&self, token_id: Option<&str>, limit: usize) -> StorageResult<Vec<TokenAudit>> {
-        let token_id = token_id.map(str::to_owned);
-        self.read(move |db, _| token::audit(db, token_id.as_deref(), limit)).await
-    }
-
-    async fn tick(
-        &self,
-        since: Option<ClockMeasurement>,
-        when: TimeSource,
-    ) -> StorageResult<ClockReading> {
-        let wall = move |now| if let TimeSource::At(at) = when { at } else { now };
-        self.write(move |db, now| clock::tick(db, since, wall(now))).await
-    }
-
-    async fn prune(&self, keep: InboxRetention) -> StorageResult<PruneReport> {
-        // A transaction for each table: submissions get in between.
-        let mut pruned = PruneReport::default();
-        for table in PrunedTable::ALL {
-            let deleted = self.write(move |db, _| retention::prune(db, table, keep)).await;
-            let deleted = deleted.map_err(SwitchboardError::or_happened)?;
-            retention::add_pruned(&mut pruned, table, deleted);
-        }
-        Ok(pruned)
-    }
-
-    async fn ping(&self) -> StorageResult<()> {
-        // Takes the database for writing, for a moment.
-        self.write(|db, _| row::execute(db, sql::INBOX_TOUCH, [])).await.map(drop)
     }
 }
 

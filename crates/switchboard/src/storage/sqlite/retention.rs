@@ -1,142 +1,120 @@
-//! Retention of the inbox and of the history.
+//! Retention of the inbox and of the history, and its clock.
 
+use async_trait::async_trait;
 use rusqlite::Connection;
+use uuid::Uuid;
 
 use super::super::{
-    HistoryPruneReport, HistoryRetention, InboxRetention, Period, PruneReport, SeriesStep,
+    ClockMeasurement, ClockReading, HistoryPruneReport, HistoryRetention, InboxRetention, Period,
+    PruneReport, SeriesStep, Storage, TimeSource,
 };
 use super::registry::progress;
 use super::row::{all, execute};
-use super::{clock, statements as sql};
+use super::{SqliteStorage, clock, sql};
+use crate::error::{StorageResult, SwitchboardError};
 
 /// One transaction deletes at most this many rows of a table.
-const MAX_PRUNED_ROWS: i64 = 1_000;
+const MAX_PRUNED_ROWS: u64 = 1_000;
 
-/// Whether a table may have more rows to delete.
-fn has_more(deleted: usize) -> bool {
-    deleted as i64 >= MAX_PRUNED_ROWS
+#[async_trait]
+impl Storage for SqliteStorage {
+    async fn tick(
+        &self,
+        since: Option<ClockMeasurement>,
+        when: TimeSource,
+    ) -> StorageResult<ClockReading> {
+        let wall = move |now| if let TimeSource::At(at) = when { at } else { now };
+        self.write(move |db, now| clock::tick(db, since, wall(now))).await
+    }
+
+    async fn prune(&self, keep: InboxRetention) -> StorageResult<PruneReport> {
+        let delete = |sql, keep: i64| {
+            self.delete(move |db| prune(db, sql, clock::reached(db)?.saturating_sub(keep)))
+        };
+        let messages = self.delete(move |db| messages(db, keep.bodies)).await?;
+        let keys = delete(sql!("dedupe/prune"), keep.keys.max(keep.bodies)).await?;
+        let letters = delete(sql!("letter/prune"), keep.bodies).await?;
+        let addresses = delete(sql!("address/prune"), 0).await?;
+        let more = [messages, keys, letters, addresses].into_iter().any(|it| it >= MAX_PRUNED_ROWS);
+        Ok(PruneReport { messages, keys, letters, addresses, more })
+    }
+
+    async fn ping(&self) -> StorageResult<()> {
+        // Takes the database for writing, for a moment.
+        self.write(|db, _| execute(db, sql!("inbox/touch"), [])).await.map(drop)
+    }
 }
 
-/// Tables that [`prune`] deletes from.
-#[derive(Clone, Copy)]
-pub(super) enum PrunedTable {
-    Messages,
-    Keys,
-    Letters,
-    Addresses,
+impl SqliteStorage {
+    /// Deletes rows of a table in a transaction of its own: submissions and heartbeats get in
+    /// between. The deletions before have happened.
+    async fn delete(
+        &self,
+        job: impl FnOnce(&Connection) -> rusqlite::Result<usize> + Send + 'static,
+    ) -> StorageResult<u64> {
+        let deleted = self.write(move |db, _| job(db)).await;
+        Ok(deleted.map_err(SwitchboardError::or_happened)? as u64)
+    }
+
+    pub(super) async fn prune_tables(
+        &self,
+        keep: HistoryRetention,
+        when: TimeSource,
+    ) -> StorageResult<HistoryPruneReport> {
+        let before = move |db: &Connection, keep: i64| -> rusqlite::Result<i64> {
+            let now = if let TimeSource::At(at) = when { at } else { clock::reached(db)? };
+            Ok(now.saturating_sub(keep))
+        };
+        let delete = |sql, keep| self.delete(move |db| prune(db, sql, before(db, keep)?));
+        let beats = move |db: &Connection| {
+            let day = start_of(SeriesStep::Day, before(db, keep.beats)?);
+            // Before anything is deleted.
+            execute(db, sql!("statistics/raise_beats_since"), [day])?;
+            prune(db, sql!("statistics/prune_beats"), day)
+        };
+        let hours = move |db: &Connection| {
+            let end = before(db, keep.hours)?.min(still_counted(db, SeriesStep::Hour)?);
+            prune(db, sql!("statistics/prune_hours"), start_of(SeriesStep::Hour, end))
+        };
+        let days = move |db: &Connection| {
+            let end = before(db, keep.days)?.min(still_counted(db, SeriesStep::Day)?);
+            prune(db, sql!("statistics/prune_days"), end)
+        };
+        let (beats, hours) = (self.delete(beats).await?, self.delete(hours).await?);
+        let days = self.delete(days).await?;
+        let fanout = delete(sql!("statistics/prune_fanout"), keep.days).await?;
+        let outcomes = delete(sql!("outcome/prune"), keep.outcomes).await?;
+        let instances = delete(sql!("registry/prune_instances"), keep.outcomes).await?;
+        let rows = [beats, hours, days, fanout, outcomes, instances];
+        Ok(HistoryPruneReport::new(0, rows, MAX_PRUNED_ROWS))
+    }
 }
 
-impl PrunedTable {
-    pub(super) const ALL: [Self; 4] = [Self::Messages, Self::Keys, Self::Letters, Self::Addresses];
-}
-
-/// Deletes rows of a table and returns how many.
-pub(super) fn prune(
-    db: &Connection,
-    table: PrunedTable,
-    keep: InboxRetention,
-) -> rusqlite::Result<usize> {
-    let now = clock::reached(db)?;
-    let bodies = now.saturating_sub(keep.bodies);
-    let keys = now.saturating_sub(keep.keys.max(keep.bodies));
-    let (sql, before) = match table {
-        PrunedTable::Messages => return messages(db, bodies, now),
-        PrunedTable::Keys => (sql::DEDUPE_PRUNE, keys),
-        PrunedTable::Letters => (sql::LETTER_PRUNE, bodies),
-        PrunedTable::Addresses => (sql::ADDRESS_PRUNE, now),
-    };
-    execute(db, sql, (before, MAX_PRUNED_ROWS))
+/// Deletes rows from before a time.
+fn prune(db: &Connection, sql: &str, before: i64) -> rusqlite::Result<usize> {
+    execute(db, sql, (before, MAX_PRUNED_ROWS as i64))
 }
 
 /// The oldest messages have the smallest positions: there is no other order to look them up by.
 /// A time beyond the clock of retention comes from a clock that was ahead: such messages go with
 /// those that follow.
-fn messages(db: &Connection, before: i64, reached: i64) -> rusqlite::Result<usize> {
-    let gone: Vec<(i64, uuid::Uuid)> =
-        all(db, sql::INBOX_PRUNE, (before, reached, MAX_PRUNED_ROWS))?;
+fn messages(db: &Connection, keep: i64) -> rusqlite::Result<usize> {
+    let reached = clock::reached(db)?;
+    let values = (reached.saturating_sub(keep), reached, MAX_PRUNED_ROWS as i64);
+    let gone: Vec<(i64, Uuid)> = all(db, sql!("inbox/prune"), values)?;
     if let Some((position, id)) = gone.iter().max() {
-        execute(db, sql::INBOX_MOVE_TRIMMED, (position, id.as_bytes()))?;
+        execute(db, sql!("inbox/move_trimmed"), (position, id.as_bytes()))?;
     }
     Ok(gone.len())
 }
 
-/// Adds deleted rows to the total.
-pub(super) fn add_pruned(pruned: &mut PruneReport, table: PrunedTable, deleted: usize) {
-    let count = match table {
-        PrunedTable::Messages => &mut pruned.messages,
-        PrunedTable::Keys => &mut pruned.keys,
-        PrunedTable::Letters => &mut pruned.letters,
-        PrunedTable::Addresses => &mut pruned.addresses,
-    };
-    *count += deleted as u64;
-    pruned.more |= has_more(deleted);
-}
-
-/// Tables that [`prune_history`] deletes from.
-#[derive(Clone, Copy)]
-pub(super) enum HistoryTable {
-    Beats,
-    Hours,
-    Days,
-    Fanout,
-    Outcomes,
-    Instances,
-}
-
-impl HistoryTable {
-    pub(super) const ALL: [Self; 6] =
-        [Self::Beats, Self::Hours, Self::Days, Self::Fanout, Self::Outcomes, Self::Instances];
-}
-
-/// Deletes rows of a table and returns how many.
-pub(super) fn prune_history(
-    db: &Connection,
-    table: HistoryTable,
-    keep: HistoryRetention,
-    now: i64,
-) -> rusqlite::Result<usize> {
-    let progress = progress(db)?;
-    let before = |keep: i64| now.saturating_sub(keep);
-    // Rows that are still in a period will be taken off it: until then they stay.
-    let held = |step: SeriesStep| {
-        let of = Period::ALL.iter().zip(progress.since).filter(|it| it.0.step() == step);
-        of.map(|it| it.1).min().unwrap_or(i64::MAX)
-    };
-    let (sql, before) = match table {
-        HistoryTable::Beats => {
-            let day = start_of(SeriesStep::Day, before(keep.beats));
-            // Before anything is deleted.
-            execute(db, sql::STATISTICS_RAISE_BEATS_SINCE, [day])?;
-            (sql::STATISTICS_PRUNE_BEATS, day)
-        }
-        HistoryTable::Hours => {
-            let hour = start_of(SeriesStep::Hour, before(keep.hours).min(held(SeriesStep::Hour)));
-            (sql::STATISTICS_PRUNE_HOURS, hour)
-        }
-        HistoryTable::Days => {
-            (sql::STATISTICS_PRUNE_DAYS, before(keep.days).min(held(SeriesStep::Day)))
-        }
-        HistoryTable::Fanout => (sql::STATISTICS_PRUNE_FANOUT, before(keep.days)),
-        HistoryTable::Outcomes => (sql::OUTCOME_PRUNE, before(keep.outcomes)),
-        HistoryTable::Instances => (sql::REGISTRY_PRUNE_INSTANCES, before(keep.outcomes)),
-    };
-    execute(db, sql, (before, MAX_PRUNED_ROWS))
+/// Rows from this time on are still in a period. They will be taken off it: until then they stay.
+fn still_counted(db: &Connection, step: SeriesStep) -> rusqlite::Result<i64> {
+    let since = Period::ALL.into_iter().zip(progress(db)?.since);
+    let since = since.filter(|(period, _)| period.step() == step).map(|(_, since)| since);
+    Ok(since.min().unwrap_or(i64::MAX))
 }
 
 fn start_of(step: SeriesStep, time: i64) -> i64 {
     time - time.rem_euclid(step.micros())
-}
-
-/// Adds deleted rows to the total.
-pub(super) fn add_tidied(tidied: &mut HistoryPruneReport, table: HistoryTable, deleted: usize) {
-    let count = match table {
-        HistoryTable::Beats => &mut tidied.heartbeat_rows_deleted,
-        HistoryTable::Hours => &mut tidied.hourly_rows_deleted,
-        HistoryTable::Days => &mut tidied.daily_rows_deleted,
-        HistoryTable::Fanout => &mut tidied.fanout_rows_deleted,
-        HistoryTable::Outcomes => &mut tidied.outcome_rows_deleted,
-        HistoryTable::Instances => &mut tidied.instances_deleted,
-    };
-    *count += deleted as u64;
-    tidied.more |= has_more(deleted);
 }

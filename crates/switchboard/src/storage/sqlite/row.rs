@@ -7,7 +7,8 @@ use tenure_core::StoreError;
 use uuid::Uuid;
 
 use crate::storage::is_time;
-use crate::storage::row::{DatabaseRow, FromRow, RowReader, StoredField, StoredFields};
+use crate::storage::registry::row::StoredRow;
+use crate::storage::row::{DatabaseRow, FromRow, RowReader, StoredField};
 
 impl DatabaseRow for Row<'_> {
     type Error = Error;
@@ -21,10 +22,6 @@ impl DatabaseRow for Row<'_> {
     }
 
     fn flag(&self, column: usize) -> Result<Option<bool>, Error> {
-        self.get(column)
-    }
-
-    fn time(&self, column: usize) -> Result<Option<i64>, Error> {
         self.get(column)
     }
 
@@ -49,7 +46,7 @@ impl ToSql for StoredField<'_> {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         match self {
             Self::Text(text) => text.to_sql(),
-            Self::Number(number) | Self::Time(number) => number.to_sql(),
+            Self::Number(number) => number.to_sql(),
             Self::Id(id) => {
                 let bytes = id.map(|id| Value::Blob(id.as_bytes().to_vec()));
                 Ok(ToSqlOutput::Owned(bytes.unwrap_or(Value::Null)))
@@ -87,18 +84,13 @@ pub(super) fn add_functions(db: &Connection) -> rusqlite::Result<()> {
     })
 }
 
-/// Runs a statement whose parameters are named like the fields.
-pub(super) fn store(
-    db: &Connection,
-    sql: &str,
-    fields: &StoredFields<'_>,
-) -> rusqlite::Result<usize> {
+/// Runs a statement whose parameters are named like the columns.
+pub(super) fn store(db: &Connection, sql: &str, row: &StoredRow<'_>) -> rusqlite::Result<usize> {
     let mut statement = db.prepare_cached(sql)?;
-    for (name, value) in fields {
-        if let Some(index) = statement.parameter_index(&format!(":{name}"))? {
-            statement.raw_bind_parameter(index, value)?;
-        }
-    }
+    row.each(|name, value| match statement.parameter_index(&format!(":{name}"))? {
+        Some(index) => statement.raw_bind_parameter(index, value),
+        None => Ok(()),
+    })?;
     statement.raw_execute()
 }
 

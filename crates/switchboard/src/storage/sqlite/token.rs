@@ -1,13 +1,13 @@
 //! Tokens, their audit trail and usage, and attempts to use them.
 
+use async_trait::async_trait;
 use rusqlite::Connection;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::super::{
-    Admission, Attempt, NewToken, SourceScope, Token, TokenAudit, TokenEnd, TokenUsage,
-};
+use super::super::{Admission, Attempt, NewToken, Token, TokenAudit, TokenEnd, TokenUsage, Tokens};
 use super::row::{self, all, execute, first, one};
-use super::statements as sql;
+use super::{SqliteStorage, sql};
+use crate::error::StorageResult;
 
 const MINUTE: i64 = 60_000_000;
 
@@ -25,45 +25,16 @@ pub(super) fn ended(
     now: i64,
 ) -> rusqlite::Result<Option<TokenEnd>> {
     let Some(token_id) = token_id else { return Ok(None) };
-    let state: Option<(bool, i64)> = first(db, sql::TOKEN_END, [token_id])?;
+    let state: Option<(bool, i64)> = first(db, sql!("token/end"), [token_id])?;
     Ok(state.map_or(Some(TokenEnd::Gone), |(is_revoked, expires_at)| {
         why_ended(is_revoked, expires_at, now)
     }))
 }
 
-/// Reads the source of a token.
-pub(super) fn scope(db: &Connection, token_id: &str) -> rusqlite::Result<Option<SourceScope>> {
-    first(db, sql::TOKEN_SCOPE, [token_id])
-}
-
-/// An [`Attempt`] that can go to another thread.
-#[derive(Clone)]
-pub(super) struct OwnedAttempt {
-    hash: Option<[u8; 32]>,
-    address: String,
-    limit: i64,
-    window: i64,
-}
-
-impl OwnedAttempt {
-    pub(super) fn new(attempt: &Attempt<'_>) -> Self {
-        Self {
-            hash: attempt.hash,
-            address: attempt.address.to_owned(),
-            limit: attempt.limit,
-            window: attempt.window,
-        }
-    }
-}
-
 /// Judges an attempt; changes nothing.
-pub(super) fn judge(
-    db: &Connection,
-    attempt: &OwnedAttempt,
-    now: i64,
-) -> rusqlite::Result<Admission> {
+fn judge(db: &Connection, attempt: &Attempt, now: i64) -> rusqlite::Result<Admission> {
     let token: Option<Token> = match attempt.hash {
-        Some(hash) => first(db, sql::TOKEN_OF_HASH, [hash])?,
+        Some(hash) => first(db, sql!("token/of_hash"), [hash])?,
         None => None,
     };
     if let Some(token) = token {
@@ -73,7 +44,7 @@ pub(super) fn judge(
         });
     }
     let limited: Option<i64> =
-        first(db, sql::ADDRESS_LIMITED, (&attempt.address, now, attempt.limit))?;
+        first(db, sql!("address/limited"), (&attempt.address, now, attempt.limit))?;
     Ok(match limited {
         Some(window_ends_at) => Admission::Limited { retry_after: window_ends_at - now },
         None => Admission::Unknown,
@@ -81,22 +52,92 @@ pub(super) fn judge(
 }
 
 /// Judges an attempt and counts it if it failed.
-pub(super) fn count(
-    db: &Connection,
-    attempt: &OwnedAttempt,
-    now: i64,
-) -> rusqlite::Result<Admission> {
+fn count(db: &Connection, attempt: &Attempt, now: i64) -> rusqlite::Result<Admission> {
     let admission = judge(db, attempt, now)?;
     if admission == Admission::Unknown {
         let window_ends_at = now.saturating_add(attempt.window);
-        execute(db, sql::ADDRESS_COUNT, (&attempt.address, window_ends_at, now))?;
+        execute(db, sql!("address/count"), (&attempt.address, window_ends_at, now))?;
     }
     Ok(admission)
 }
 
-pub(super) fn create(db: &Connection, token: &NewToken, now: i64) -> rusqlite::Result<bool> {
+#[async_trait]
+impl Tokens for SqliteStorage {
+    async fn admit(&self, attempt: &Attempt) -> StorageResult<Admission> {
+        let (attempt, again) = (attempt.clone(), attempt.clone());
+        match self.read(move |db, now| judge(db, &attempt, now)).await? {
+            // Only a failure is written, and judged again where no other is counted meanwhile.
+            Admission::Unknown => self.write(move |db, now| count(db, &again, now)).await,
+            judged => Ok(judged),
+        }
+    }
+
+    async fn has_tokens(&self) -> StorageResult<bool> {
+        self.read(|db, _| one(db, sql!("token/any"), [])).await
+    }
+
+    async fn create_token(&self, token: &NewToken) -> StorageResult<bool> {
+        let token = token.clone();
+        self.write(move |db, now| create(db, &token, now)).await
+    }
+
+    async fn tokens(&self) -> StorageResult<Vec<Token>> {
+        self.read(|db, _| all(db, sql!("token/list"), [])).await
+    }
+
+    async fn revoke_token(
+        &self,
+        token_id: &str,
+        by: &str,
+        reason: &str,
+    ) -> StorageResult<Option<bool>> {
+        let (id, by, reason) = (token_id.to_owned(), by.to_owned(), reason.to_owned());
+        let job = move |db: &Connection, now| {
+            if execute(db, sql!("token/revoke"), (&id, now, &by, &reason))? == 0 {
+                return Ok(one::<bool>(db, sql!("token/exists"), [&id])?.then_some(false));
+            }
+            record(db, (&id, "revoke", &by, &reason, json!({})), now)?;
+            Ok(Some(true))
+        };
+        self.write(job).await
+    }
+
+    async fn add_usage(&self, usage: &[TokenUsage]) -> StorageResult<()> {
+        let usage = usage.to_vec();
+        let job = move |db: &Connection, now: i64| {
+            let minute = now - now.rem_euclid(MINUTE);
+            for TokenUsage { token_id, day, requests, accepted, duplicates, refused } in &usage {
+                let row = (token_id, day, requests, accepted, duplicates, refused);
+                execute(db, sql!("usage/add"), row)?;
+                execute(db, sql!("token/touch"), (token_id, minute))?;
+            }
+            Ok(())
+        };
+        self.write(job).await
+    }
+
+    async fn usage(
+        &self,
+        token_id: Option<&str>,
+        since_day: &str,
+    ) -> StorageResult<Vec<TokenUsage>> {
+        let values = (token_id.map(str::to_owned), since_day.to_owned());
+        self.read(move |db, _| all(db, sql!("usage/list"), values)).await
+    }
+
+    async fn audit(&self, token_id: Option<&str>, limit: usize) -> StorageResult<Vec<TokenAudit>> {
+        let (token_id, limit) = (token_id.map(str::to_owned), row::limit(limit));
+        let job = move |db: &Connection, _| match token_id {
+            Some(token_id) => all(db, sql!("audit/list_token"), (limit, token_id)),
+            None => all(db, sql!("audit/list"), [limit]),
+        };
+        self.read(job).await
+    }
+}
+
+fn create(db: &Connection, token: &NewToken, now: i64) -> rusqlite::Result<bool> {
     if let Some(replaces) = &token.replaces
-        && !one::<bool>(db, sql::TOKEN_EXISTS, [replaces])?
+        && !one::<bool>(db, sql!("token/exists"), [replaces])?
     {
         return Ok(false);
     }
@@ -115,73 +156,23 @@ pub(super) fn create(db: &Connection, token: &NewToken, now: i64) -> rusqlite::R
         &token.description,
         &token.replaces,
     );
-    execute(db, sql::TOKEN_CREATE, row)?;
+    execute(db, sql!("token/create"), row)?;
     let action = if token.replaces.is_some() { "rotate" } else { "create" };
     let metadata = json!({
         "environment": token.environment,
         "roles": token.roles,
         "replaces_token_id": token.replaces,
     });
-    let (token_id, reason) = (token.token_id.as_str(), token.description.as_str());
-    record(db, &TokenAuditRecord { token_id, action, by: &token.by, reason, metadata }, now)?;
+    record(db, (&token.token_id, action, &token.by, &token.description, metadata), now)?;
     Ok(true)
 }
 
-pub(super) fn revoke(
-    db: &Connection,
-    token_id: &str,
-    by: &str,
-    reason: &str,
-    now: i64,
-) -> rusqlite::Result<Option<bool>> {
-    if execute(db, sql::TOKEN_REVOKE, (token_id, now, by, reason))? == 0 {
-        return Ok(one::<bool>(db, sql::TOKEN_EXISTS, [token_id])?.then_some(false));
-    }
-    record(
-        db,
-        &TokenAuditRecord { token_id, action: "revoke", by, reason, metadata: json!({}) },
-        now,
-    )?;
-    Ok(Some(true))
-}
-
-pub(super) fn add_usage(db: &Connection, usage: &[TokenUsage], now: i64) -> rusqlite::Result<()> {
-    let minute = now - now.rem_euclid(MINUTE);
-    for it in usage {
-        let row = (&it.token_id, &it.day, it.requests, it.accepted, it.duplicates, it.refused);
-        execute(db, sql::USAGE_ADD, row)?;
-        execute(db, sql::TOKEN_TOUCH, (&it.token_id, minute))?;
-    }
-    Ok(())
-}
-
-/// An entry of the audit trail.
-pub(super) struct TokenAuditRecord<'a> {
-    pub(super) token_id: &'a str,
-    pub(super) action: &'a str,
-    pub(super) by: &'a str,
-    pub(super) reason: &'a str,
-    pub(super) metadata: serde_json::Value,
-}
-
+/// Records token, action, author, reason and metadata in the audit trail.
 pub(super) fn record(
     db: &Connection,
-    entry: &TokenAuditRecord<'_>,
+    (token_id, action, by, reason, metadata): (&str, &str, &str, &str, Value),
     now: i64,
 ) -> rusqlite::Result<()> {
-    let metadata = entry.metadata.to_string();
-    let row = (entry.token_id, entry.action, entry.by, entry.reason, now, metadata);
-    execute(db, sql::AUDIT_RECORD, row)?;
-    Ok(())
-}
-
-pub(super) fn audit(
-    db: &Connection,
-    token_id: Option<&str>,
-    limit: usize,
-) -> rusqlite::Result<Vec<TokenAudit>> {
-    match token_id {
-        Some(token_id) => all(db, sql::AUDIT_LIST_TOKEN, (row::limit(limit), token_id)),
-        None => all(db, sql::AUDIT_LIST, [row::limit(limit)]),
-    }
+    let row = (token_id, action, by, reason, now, metadata.to_string());
+    execute(db, sql!("audit/record"), row).map(drop)
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tenure_switchboard::storage::{
     Decision, HeartbeatOutcome, LetterResolution, MessageOutcomes, Storage, SubmissionOutcome,
-    TimeSource, TokenEnd,
+    SubmissionRejection, TimeSource, TokenEnd,
 };
 use tokio::task::JoinHandle;
 use uuid::Uuid;
@@ -68,7 +68,10 @@ async fn nothing_is_stored_after_a_revocation_was_answered() {
     assert!(!is_answered, "{settled:?}");
     assert_eq!(stored(&settled).len(), 2);
     let late = commit_one(&place.storage, with_token("tok_a", &["c"])).await;
-    assert!(matches!(late, SubmissionOutcome::TokenEnded(_)), "{late:?}");
+    assert!(
+        matches!(late, SubmissionOutcome::Rejected(SubmissionRejection::TokenEnded(_))),
+        "{late:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

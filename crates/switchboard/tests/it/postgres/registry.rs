@@ -147,7 +147,7 @@ async fn a_beat_that_is_stuck_is_not_lost() {
         SELECT verdict FROM told, {schema}.connector_beat_apply(NULL, 16,
             hash_record_extended(ROW(NULL::{schema}.connector_registry,
                 NULL::{schema}.connector_instances, NULL::{schema}.connector_instances), 0),
-            false, row::text, row::text, row::text)"
+            false, row::text, row::text, row::text, row::text)"
     );
     assert_eq!(stuck.query_one(&sql, &[]).await.unwrap().get::<_, &str>(0), "taken");
     let beside = of(&named("slack", "beside"), beat(2, 0, 1, 1));

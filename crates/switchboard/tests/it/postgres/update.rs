@@ -160,7 +160,10 @@ async fn an_update_keeps_every_row() {
     // Which server it is.
     take("inbox_position.lineage");
     let expected = json!({
+        "connector_heartbeat_log.more": null,
         "connector_instances.jumps": 0,
+        "connector_instances.more": null,
+        "connector_registry.more": null,
         "connector_stats_progress.beats_since": "2026-02-16T00:00:00+00:00",
         "connector_stats_progress.bound_id": 0,
         "inbox_position.floor": 0,

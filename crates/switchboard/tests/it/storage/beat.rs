@@ -23,7 +23,7 @@ pub async fn the_first_beat_registers(place: Place) {
     let storage = &place.storage;
     assert_eq!(storage.connector(&bot()).await.unwrap(), None);
     let mut first = at_cursor(Some("42"), Some(T - HOUR), beat(1, T - SECOND, 60, 7));
-    first.heartbeat.version = Some("1.2".to_owned());
+    first.heartbeat.labels.version = Some("1.2".to_owned());
     first.heartbeat.capabilities = Some("{\"role\":\"active\"}".to_owned());
     let first = saying(Health::Degraded, Some("slow"), first);
     let taken = take(storage, &first, T).await;
@@ -43,7 +43,10 @@ pub async fn the_first_beat_registers(place: Place) {
     );
     assert_eq!((known.instance_id, known.uptime_s), (Some(id(1)), Some(60)));
     assert_eq!((known.state.as_str(), known.error_message.as_deref()), ("degraded", Some("slow")));
-    assert_eq!((known.version.as_deref(), known.registered_via.as_str()), (Some("1.2"), "self"));
+    assert_eq!(
+        (known.labels.version.as_deref(), known.registered_via.as_str()),
+        (Some("1.2"), "self")
+    );
     assert_eq!((known.first_seen_at, known.last_heartbeat_at), (T, Some(T)));
     assert_eq!((known.counters, known.interval, known.drift), (counters(7), None, Some(SECOND)));
     assert_eq!(known.checkpoint_cursor.as_deref(), Some("42"));
@@ -52,7 +55,7 @@ pub async fn the_first_beat_registers(place: Place) {
     let [it] = &shown.instances[..] else { panic!("{shown:?}") };
     assert_eq!((it.instance_id, it.uptime_s, it.started_at), (id(1), 60, T - MINUTE));
     assert_eq!((it.state.as_str(), it.error_message.as_deref()), ("degraded", Some("slow")));
-    assert_eq!((it.version.as_deref(), it.counters), (Some("1.2"), counters(7)));
+    assert_eq!((it.labels.version.as_deref(), it.counters), (Some("1.2"), counters(7)));
     assert_eq!((it.first_seen_at, it.last_heartbeat_at, it.stopped_at), (T, T, None));
     assert_eq!(
         (it.checkpoint_cursor.as_deref(), it.checkpoint_updated_at),
@@ -364,12 +367,12 @@ pub async fn what_an_instance_can_do_stays(place: Place) {
     let storage = &place.storage;
     let mut told = beat(1, T, 60, 1);
     told.heartbeat.capabilities = Some("{}".to_owned());
-    told.heartbeat.version = Some("1".to_owned());
+    told.heartbeat.labels.version = Some("1".to_owned());
     take(storage, &told, T).await;
     hear(storage, 1, T + 1, 61, 1).await;
     let it = instance(storage, 1).await;
-    assert_eq!((it.capabilities.as_deref(), it.version), (Some("{}"), None));
-    assert_eq!(connector(storage).await.version, None);
+    assert_eq!((it.capabilities.as_deref(), it.labels.version), (Some("{}"), None));
+    assert_eq!(connector(storage).await.labels.version, None);
 }
 
 pub async fn the_interval_follows_the_gaps(place: Place) {

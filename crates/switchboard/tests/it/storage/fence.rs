@@ -3,6 +3,7 @@
 use tenure_core::Epoch;
 use tenure_switchboard::storage::{
     BadFence, MAX_FENCES_PER_SOURCE, SourceScope, Submission, SubmissionOutcome,
+    SubmissionRejection,
 };
 
 use super::kit::{
@@ -198,9 +199,9 @@ pub async fn a_fence_without_a_source_counts_for_every_one(place: Place) {
     for token_id in ["tok_bot", "tok_other"] {
         // Whose the newer hold is is none of their business.
         let late = commit_one(storage, by(token_id, 6, "stale", &["a"])).await;
-        assert_eq!(late, SubmissionOutcome::Fenced(None));
+        assert_eq!(late, SubmissionOutcome::Rejected(SubmissionRejection::Fenced(None)));
         let pretender = commit_one(storage, by(token_id, 7, "stale", &["a"])).await;
-        assert_eq!(pretender, SubmissionOutcome::Fenced(None));
+        assert_eq!(pretender, SubmissionOutcome::Rejected(SubmissionRejection::Fenced(None)));
     }
     let settled = commit_one(storage, by("tok_bot", 7, "old", &["a"])).await;
     assert_eq!(stored(&settled).len(), 1);
@@ -218,7 +219,10 @@ pub async fn an_epoch_that_no_store_grants_is_refused(place: Place) {
         held(fence("bot", clock, "i"), &["b"]),
     ];
     let settled = storage.commit(&group).await.unwrap();
-    assert_eq!(settled[0], SubmissionOutcome::BadFence(BadFence::EpochAhead));
+    assert_eq!(
+        settled[0],
+        SubmissionOutcome::Rejected(SubmissionRejection::BadFence(BadFence::EpochAhead))
+    );
     assert_eq!(stored(&settled[1]).len(), 1);
     let known = storage.fences(None, "", 10).await.unwrap();
     assert_eq!(known.iter().map(|it| it.newest.epoch.get()).collect::<Vec<_>>(), [clock]);
@@ -247,7 +251,10 @@ pub async fn the_fences_of_a_source_are_bounded(place: Place) {
         [fenced("tok_bot", "last"), fenced("tok_bot", "more"), fenced("tok_other", "theirs")];
     let settled = storage.commit(&group).await.unwrap();
     assert_eq!(stored(&settled[0]).len(), 1);
-    assert_eq!(settled[1], SubmissionOutcome::BadFence(BadFence::TooMany));
+    assert_eq!(
+        settled[1],
+        SubmissionOutcome::Rejected(SubmissionRejection::BadFence(BadFence::TooMany))
+    );
     assert_eq!(stored(&settled[2]).len(), 1);
     // Those that are there go on.
     assert_eq!(stored(&commit_one(storage, by("tok_bot", 6, "j", &["a"])).await).len(), 1);

@@ -8,7 +8,7 @@ use tenure_core::{DutyKey, Epoch, InstanceId};
 use tenure_switchboard::storage::{
     Attempt, DeadLetter, Decision, Diverged, EventOutcome, InboxMessage, InboxPage, InboxQuery,
     InboxRead, IngestFence, NewToken, SourceScope, Storage, Submission, SubmissionOutcome,
-    SubmittedEvent,
+    SubmissionRejection, SubmittedEvent,
 };
 use tenure_wire::ingest::{Dedupe, IngestEvent};
 use uuid::Uuid;
@@ -96,7 +96,7 @@ pub fn stored(settled: &SubmissionOutcome) -> &[EventOutcome] {
 #[track_caller]
 pub fn is_fenced(settled: &SubmissionOutcome, epoch: u64, instance: &str) {
     match settled {
-        SubmissionOutcome::Fenced(Some(standing)) => {
+        SubmissionOutcome::Rejected(SubmissionRejection::Fenced(Some(standing))) => {
             assert_eq!((standing.epoch.get(), standing.instance.as_str()), (epoch, instance));
         }
         other => panic!("{other:?}"),
@@ -176,8 +176,8 @@ pub fn micros(duration: Duration) -> i64 {
 }
 
 /// An attempt with the token of this id, five failures in a quarter of an hour.
-pub fn attempt<'a>(token_id: &str, address: &'a str) -> Attempt<'a> {
-    let window = micros(HOUR / 4);
+pub fn attempt(token_id: &str, address: &str) -> Attempt {
+    let (address, window) = (address.to_owned(), micros(HOUR / 4));
     Attempt { hash: Some(sha(token_id)), address, limit: 5, window }
 }
 

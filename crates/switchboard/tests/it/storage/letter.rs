@@ -1,7 +1,8 @@
 //! Dead letters.
 
 use tenure_switchboard::storage::{
-    LetterQuery, LetterResolution, PostOutcome, ResolveOutcome, StoredLetter, TokenEnd,
+    LetterQuery, LetterResolution, PostOutcome, ResolveOutcome, StoredLetter, SubmissionRejection,
+    TokenEnd,
 };
 use uuid::Uuid;
 
@@ -53,7 +54,7 @@ pub async fn a_letter_needs_its_token(place: Place) {
     for (token_id, ended) in ended {
         let fence = fence("bot", 9, "i");
         let posted = place.storage.post_letter(&letter("a"), Some(&fence), Some(token_id)).await;
-        assert_eq!(posted.unwrap(), PostOutcome::TokenEnded(ended));
+        assert_eq!(posted.unwrap(), PostOutcome::Rejected(SubmissionRejection::TokenEnded(ended)));
     }
     assert_eq!(place.storage.pending_letters().await.unwrap(), 0);
     assert!(place.storage.fences(None, "", 10).await.unwrap().is_empty());
@@ -63,7 +64,9 @@ pub async fn a_letter_needs_its_fence(place: Place) {
     commit_one(&place.storage, held(fence("bot", 7, "new"), &[])).await;
     for old in [fence("bot", 6, "old"), fence("bot", 7, "old")] {
         let posted = place.storage.post_letter(&letter("a"), Some(&old), None).await.unwrap();
-        let PostOutcome::Fenced(Some(standing)) = posted else { panic!("{posted:?}") };
+        let PostOutcome::Rejected(SubmissionRejection::Fenced(Some(standing))) = posted else {
+            panic!("{posted:?}")
+        };
         assert_eq!((standing.epoch.get(), standing.instance.as_str()), (7, "new"));
     }
     assert_eq!(place.storage.pending_letters().await.unwrap(), 0);

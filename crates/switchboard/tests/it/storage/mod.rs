@@ -193,6 +193,8 @@ cases! {
         the_types_of_an_endpoint
         today_is_of_the_stores_clock
         a_hundred_instances_are_shown
+        fields_of_a_newer_version_stay
+        a_damaged_more_is_an_error
     }
     statistics {
         the_first_interval_of_an_hour_counts

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tenure_switchboard::storage::{
-    ConnectorKey, ConnectorQuery, HistoryQuery, Measures, Period, SeriesStep, Storage,
+    ConnectorKey, ConnectorQuery, HistoryQuery, Measures, Period, SeriesStep, Storage, TimeSource,
 };
 use tenure_wire::heartbeat::Health;
 
@@ -266,4 +266,48 @@ pub async fn the_history_page_by_page(place: Place) {
     assert_eq!(read, all);
     let unhealthy = page(None, 9, true).await;
     assert_eq!(unhealthy.iter().map(|it| it.uptime_s).collect::<Vec<_>>(), [62]);
+}
+
+/// A heartbeat keeps the members of `more` that only a newer version knows.
+pub async fn fields_of_a_newer_version_stay(place: Place) {
+    const NEWER: &str = r#"{"counter_newer":7,"newer":"text","owed_newer":3}"#;
+    let storage = &place.storage;
+    hear(storage, 1, T, 60, 5).await;
+    for table in ["connector_registry", "connector_instances"] {
+        assert_eq!(place.execute(&format!("UPDATE {table} SET more = '{NEWER}'")).await, 1);
+    }
+    let assert_kept = || async {
+        for table in ["connector_registry", "connector_instances"] {
+            let kept = format!("SELECT count(*) FROM {table} WHERE more = '{NEWER}'");
+            assert_eq!(place.execute(&kept).await, 1, "{table}");
+        }
+    };
+    hear(storage, 1, T + MINUTE, 120, 6).await;
+    assert_kept().await;
+    assert!(hear(storage, 1, T, 60, 5).await.late);
+    assert_kept().await;
+    place.execute("ALTER TABLE connector_heartbeat_log RENAME TO away").await;
+    let unwritten = hear(storage, 1, T + 2 * MINUTE, 180, 8).await.unwritten;
+    place.execute("ALTER TABLE away RENAME TO connector_heartbeat_log").await;
+    assert!(unwritten.is_some());
+    assert_kept().await;
+    let owed = "SELECT owed_messages_ingested FROM connector_instances";
+    assert_eq!(place.execute(owed).await, 2);
+}
+
+pub async fn a_damaged_more_is_an_error(place: Place) {
+    let storage = &place.storage;
+    hear(storage, 1, T, 60, 5).await;
+    for table in ["connector_registry", "connector_instances"] {
+        for damaged in ["{", "[]"] {
+            assert_eq!(place.execute(&format!("UPDATE {table} SET more = '{damaged}'")).await, 1);
+            let next = beat(1, T + MINUTE, 120, 6);
+            let refused = storage.beat(&next, TimeSource::At(T + MINUTE)).await.unwrap_err();
+            assert!(refused.to_string().contains("more"), "{refused}");
+            assert!(storage.connector(&bot()).await.is_err(), "{table}");
+            assert_eq!(place.execute(&format!("UPDATE {table} SET more = NULL")).await, 1);
+        }
+    }
+    hear(storage, 1, T + MINUTE, 120, 6).await;
+    assert_eq!(connector(storage).await.counters, counters(6));
 }

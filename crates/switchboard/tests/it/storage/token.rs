@@ -2,8 +2,8 @@
 
 use tenure_core::Code;
 use tenure_switchboard::storage::{
-    Decision, LetterResolution, MessageOutcomes, NewToken, SubmissionOutcome, TimeSource, Token,
-    TokenAudit, TokenEnd, TokenUsage,
+    Decision, LetterResolution, MessageOutcomes, NewToken, SubmissionOutcome, SubmissionRejection,
+    TimeSource, Token, TokenAudit, TokenEnd, TokenUsage,
 };
 
 use super::kit::{
@@ -108,9 +108,9 @@ pub async fn an_ended_token_stores_nothing(place: Place) {
         [("tok_a", TokenEnd::Revoked), ("tok_b", TokenEnd::Expired), ("tok_c", TokenEnd::Gone)];
     for (token_id, ended) in ended {
         let settled = commit_one(&place.storage, with_token(token_id, &["a", "b"])).await;
-        assert_eq!(settled, SubmissionOutcome::TokenEnded(ended));
+        assert_eq!(settled, SubmissionOutcome::Rejected(SubmissionRejection::TokenEnded(ended)));
         let nothing = commit_one(&place.storage, with_token(token_id, &[])).await;
-        assert_eq!(nothing, SubmissionOutcome::TokenEnded(ended));
+        assert_eq!(nothing, SubmissionOutcome::Rejected(SubmissionRejection::TokenEnded(ended)));
     }
     assert_eq!(inbox(&place.storage).await.len(), 1);
     assert_eq!(place.execute("SELECT seen FROM ingest_dedupe").await, 1);
@@ -124,7 +124,10 @@ pub async fn an_ended_token_moves_no_fence(place: Place) {
     let mut holder = named(&["b"]);
     holder.fence = Some(fence("bot", 7, "holder"));
     let settled = place.storage.commit(&[ended, holder]).await.unwrap();
-    assert_eq!(settled[0], SubmissionOutcome::TokenEnded(TokenEnd::Revoked));
+    assert_eq!(
+        settled[0],
+        SubmissionOutcome::Rejected(SubmissionRejection::TokenEnded(TokenEnd::Revoked))
+    );
     assert_eq!(stored(&settled[1]).len(), 1);
     let standing = place.storage.fences(None, "", 10).await.unwrap().remove(0).newest;
     assert_eq!((standing.epoch.get(), standing.instance.as_str()), (7, "holder"));
@@ -167,7 +170,10 @@ pub async fn an_ended_token_keeps_nobody_else_out(place: Place) {
     make_token(&place.storage, "tok_a").await;
     let group = [with_token("tok_x", &["a"]), with_token("tok_a", &["a"]), named(&["b"])];
     let settled = place.storage.commit(&group).await.unwrap();
-    assert_eq!(settled[0], SubmissionOutcome::TokenEnded(TokenEnd::Gone));
+    assert_eq!(
+        settled[0],
+        SubmissionOutcome::Rejected(SubmissionRejection::TokenEnded(TokenEnd::Gone))
+    );
     assert!(!stored(&settled[1])[0].duplicate && !stored(&settled[2])[0].duplicate);
     let tokens: Vec<_> = inbox(&place.storage).await.into_iter().map(|it| it.token_id).collect();
     assert_eq!(tokens, [Some("tok_a".to_owned()), None]);
@@ -240,5 +246,8 @@ pub async fn another_handle_sees_tokens_at_once(place: Place) {
     stored(&commit_one(&other, with_token("tok_a", &["a"])).await);
     place.storage.revoke_token("tok_a", "me", "why").await.unwrap();
     let settled = commit_one(&other, with_token("tok_a", &["b"])).await;
-    assert_eq!(settled, SubmissionOutcome::TokenEnded(TokenEnd::Revoked));
+    assert_eq!(
+        settled,
+        SubmissionOutcome::Rejected(SubmissionRejection::TokenEnded(TokenEnd::Revoked))
+    );
 }

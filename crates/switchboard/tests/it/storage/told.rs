@@ -10,7 +10,7 @@ use tenure_switchboard::storage::{
     HeartbeatOutcome, HistoryEntry, HistoryQuery, Measures, ReceivedHeartbeat, RollUpReport,
     SeriesStep, Storage, TimeSource,
 };
-use tenure_wire::heartbeat::{ConnectorCheckpoint, Counters, Health, Heartbeat};
+use tenure_wire::heartbeat::{ConnectorCheckpoint, Counters, Health, Heartbeat, Labels};
 use uuid::Uuid;
 
 pub const SECOND: i64 = 1_000_000;
@@ -53,7 +53,7 @@ pub fn beat(instance: u128, sent_at: i64, uptime_s: i64, done: i64) -> ReceivedH
         connector_type: "telegram_bot".to_owned(),
         endpoint_identity: "bot".to_owned(),
         instance_id: id(instance),
-        version: None,
+        labels: Labels::default(),
         state: Health::Healthy,
         error_message: None,
         uptime_s,

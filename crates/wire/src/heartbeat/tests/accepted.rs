@@ -6,7 +6,7 @@ fn a_minimal_heartbeat_is_read() {
         connector_type: "telegram_bot".into(),
         endpoint_identity: "test_bot".into(),
         instance_id: Uuid::from_u128(0x0198_c5a1_7b1e_7c3f_9d55_5f0a_2b6c_8e10),
-        version: None,
+        labels: Labels::default(),
         state: Health::Healthy,
         error_message: None,
         uptime_s: 3_600,
@@ -38,7 +38,7 @@ fn all_that_may_be_there_is_read() {
         ),
     ]);
     let heartbeat = good(&text);
-    assert_eq!(heartbeat.version.as_deref(), Some("1.2.3+abc"));
+    assert_eq!(heartbeat.labels.version.as_deref(), Some("1.2.3+abc"));
     assert_eq!(heartbeat.state, Health::Degraded);
     assert_eq!(heartbeat.error_message.as_deref(), Some("429 from <source>"));
     assert_eq!(heartbeat.counters.dedupe_accepted, 7);
@@ -136,7 +136,7 @@ fn long_texts_are_cut_and_marked() {
         assert!(message.len() > 4_092 && message.len() <= 4_096, "{}", message.len());
         assert!(long.starts_with(kept), "{kept}");
         assert_eq!(heartbeat.checkpoint.as_ref().unwrap().cursor.as_ref(), Some(&message));
-        let version = heartbeat.version.as_ref().unwrap();
+        let version = heartbeat.labels.version.as_ref().unwrap();
         assert!(version.len() > 252 && version.len() <= 256 && version.ends_with(&mark));
         let said = "was longer than 4096 bytes and is cut";
         let expected = [
@@ -164,7 +164,7 @@ fn what_no_store_can_keep_is_replaced_or_left_out() {
         let heartbeat = good(&text);
         let message = heartbeat.error_message.as_deref().unwrap();
         assert!(message.starts_with("a\u{fffd}") && message.ends_with("\u{fffd}b"), "{message}");
-        assert!(heartbeat.version.as_deref().unwrap().starts_with("1\u{fffd}"));
+        assert!(heartbeat.labels.version.as_deref().unwrap().starts_with("1\u{fffd}"));
         assert!(heartbeat.checkpoint.as_ref().unwrap().cursor.is_some());
         assert_eq!(heartbeat.capabilities, None);
         let said = "held a NUL or a lone surrogate, which is replaced by U+FFFD";

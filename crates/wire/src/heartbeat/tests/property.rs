@@ -56,7 +56,7 @@ fn heartbeat() -> impl Strategy<Value = Heartbeat> {
         connector_type: first.0,
         endpoint_identity: first.1,
         instance_id: Uuid::from_u128(first.2),
-        version: first.3,
+        labels: Labels { version: first.3 },
         state: second.0,
         error_message: second.1,
         uptime_s: second.2,
@@ -103,7 +103,7 @@ fn written(beat: &Heartbeat, pretty: bool) -> String {
             "connector_type": beat.connector_type,
             "endpoint_identity": beat.endpoint_identity,
             "instance_id": beat.instance_id.to_string(),
-            "version": beat.version,
+            "version": beat.labels.version,
         },
         "status": {
             "state": beat.state.as_str(),
@@ -177,7 +177,7 @@ proptest! {
         match read(text.as_bytes()) {
             Ok(beat) => {
                 prop_assert!(json.is_ok());
-                let texts = [&beat.version, &beat.error_message, &beat.capabilities];
+                let texts = [&beat.labels.version, &beat.error_message, &beat.capabilities];
                 let texts = texts.into_iter().flatten();
                 for text in texts.chain([&beat.connector_type, &beat.endpoint_identity]) {
                     prop_assert!(!text.is_empty() && !text.contains('\0'));

@@ -7,10 +7,9 @@ fn bad(query: &str) -> String {
 #[test]
 fn nothing_asks_for_the_start() {
     for query in ["", "&", "&&"] {
-        assert_eq!(inbox_query(query), Ok(InboxWords::default()));
+        let start = InboxQuery { after: InboxCursor::from(0), limit: 100, ..InboxQuery::default() };
+        assert_eq!(inbox_query(query), Ok((start, 0)));
     }
-    let words = InboxWords::default();
-    assert_eq!((words.after, words.limit, words.wait), (InboxCursor::from(0), 100, 0));
 }
 
 #[test]
@@ -18,23 +17,24 @@ fn every_word_is_read() {
     let query = "after=7.0f5d3c1a2b4e&limit=1000&channel=email&provider=gmail\
         &endpoint=gmail%3Auser%3Aa%40b&sender=a+b%2Bc&thread=%E2%82%ac=&wait=30\
         &since=2026-02-15T10:30:00Z&un%74il=2026-02-15T10%3A30%3A00.5%2B01:00";
-    let words = inbox_query(query).unwrap();
+    let (read, wait) = inbox_query(query).unwrap();
     let text = |text: &str| Some(text.to_owned());
     assert_eq!(
-        words,
-        InboxWords {
+        read,
+        InboxQuery {
             after: "7.0f5d3c1a2b4e".parse().unwrap(),
             limit: 1_000,
             channel: text("email"),
             provider: text("gmail"),
-            endpoint: text("gmail:user:a@b"),
-            sender: text("a b+c"),
-            thread: text("€="),
+            endpoint_identity: text("gmail:user:a@b"),
+            sender_identity: text("a b+c"),
+            thread_identity: text("€="),
             since: Some(1_771_151_400_000_000),
             until: Some(1_771_147_800_500_000),
-            wait: 30,
         }
     );
+    assert_eq!(wait, 30);
+    assert_eq!(inbox_query("since=1969-12-31T23:59:59Z").unwrap().0.since, Some(0));
 }
 
 #[test]

@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use tenure_core::Code;
 use tenure_wire::heartbeat::Heartbeat;
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::Mutex;
 use tokio::time::timeout;
-use tokio_postgres::types::Type;
 
 use super::super::row::{column, from_row, missing, to_json, to_micros};
 use super::super::token::ended;
-use super::super::{Parameter, PostgresStorage};
+use super::super::{PostgresStorage, parameters};
 use super::arrival_time;
 use crate::error::{StorageResult, SwitchboardError};
 use crate::storage::registry::heartbeat::{ConnectorRows, apply_heartbeat};
@@ -26,28 +25,12 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// First column of each row in `state.sql`.
 const CONNECTOR_COLUMN: usize = 3;
-const INSTANCE_COLUMN: usize = 23;
-const REPRESENTATIVE_COLUMN: usize = 52;
+const INSTANCE_COLUMN: usize = 24;
+const REPRESENTATIVE_COLUMN: usize = 54;
 
-/// Locks of this process: heartbeats of one connector would make each other read again.
-#[derive(Debug)]
-pub(in super::super) struct ConnectorLocks([Mutex<()>; LOCKS]);
-
-impl Default for ConnectorLocks {
-    fn default() -> Self {
-        Self(std::array::from_fn(|_| Mutex::new(())))
-    }
-}
-
-impl ConnectorLocks {
-    async fn lock(&self, heartbeat: &Heartbeat) -> StorageResult<MutexGuard<'_, ()>> {
-        let mut hasher = DefaultHasher::new();
-        (&heartbeat.connector_type, &heartbeat.endpoint_identity).hash(&mut hasher);
-        // Less than LOCKS, which fits.
-        let lock = &self.0[(hasher.finish() % LOCKS as u64) as usize];
-        let busy = |_| SwitchboardError::refused(Code::Busy, "other heartbeats are in the way");
-        timeout(LOCK_TIMEOUT, lock.lock()).await.map_err(busy)
-    }
+/// Creates the locks of this process: heartbeats of one connector would make each other read again.
+pub(in super::super) fn connector_locks() -> Vec<Mutex<()>> {
+    (0..LOCKS).map(|_| Mutex::new(())).collect()
 }
 
 /// The rows of a connector as they were read.
@@ -64,7 +47,12 @@ impl PostgresStorage {
         beat: &ReceivedHeartbeat,
         when: TimeSource,
     ) -> StorageResult<HeartbeatOutcome> {
-        let _lock = self.connector_locks.lock(&beat.heartbeat).await?;
+        let mut hasher = DefaultHasher::new();
+        (&beat.heartbeat.connector_type, &beat.heartbeat.endpoint_identity).hash(&mut hasher);
+        // Less than LOCKS, which fits.
+        let lock = &self.connector_locks[(hasher.finish() % LOCKS as u64) as usize];
+        let busy = |_| SwitchboardError::refused(Code::Busy, "other heartbeats are in the way");
+        let _lock = timeout(LOCK_TIMEOUT, lock.lock()).await.map_err(busy)?;
         for _ in 0..MAX_ATTEMPTS {
             let state = self.read_state(&beat.heartbeat, when).await?;
             if let Some(beaten) = self.apply_beat(beat, &state, when).await? {
@@ -80,13 +68,10 @@ impl PostgresStorage {
         when: TimeSource,
     ) -> StorageResult<HeartbeatState> {
         let at = arrival_time(when);
-        let parameters: [Parameter<'_>; 4] = [
-            (&heartbeat.connector_type, Type::TEXT),
-            (&heartbeat.endpoint_identity, Type::TEXT),
-            (&heartbeat.instance_id, Type::UUID),
-            (&at, Type::TIMESTAMPTZ),
-        ];
-        let rows = self.beats.query(&self.statements.registry_state, &parameters).await?;
+        let parameters = parameters! {
+            heartbeat.connector_type, heartbeat.endpoint_identity, heartbeat.instance_id, at
+        };
+        let rows = self.beats.query(&self.statements.state, &parameters).await?;
         let row = rows.first().ok_or_else(missing)?;
         let is_there = |column| Ok::<_, SwitchboardError>(row.uuid(column)?.is_some());
         let connector = row.text(CONNECTOR_COLUMN)?.map(|_| from_row(row, CONNECTOR_COLUMN));
@@ -110,17 +95,17 @@ impl PostgresStorage {
         when: TimeSource,
     ) -> StorageResult<Option<HeartbeatOutcome>> {
         let mut changes = apply_heartbeat(&state.before, beat, state.at, state.wall);
-        let connector = changes.connector_fields().map(to_json);
-        let parameters: [Parameter<'_>; 7] = [
-            (&beat.token_id, Type::TEXT),
-            (&MAX_CONNECTORS_PER_TOKEN, Type::INT8),
-            (&state.version, Type::INT8),
-            (&(when != TimeSource::Now), Type::BOOL),
-            (&to_json(changes.instance_fields()), Type::TEXT),
-            (&connector, Type::TEXT),
-            (&to_json(changes.history_fields()), Type::TEXT),
-        ];
-        let rows = self.beats.query(&self.statements.registry_apply_beat, &parameters).await?;
+        let instance = to_json(&changes.instance_row())?;
+        let connector = changes.connector_row().map(|row| to_json(&row)).transpose()?;
+        let history = to_json(&changes.history_row())?;
+        changes.owe_deltas();
+        let owing = to_json(&changes.owed_columns())?;
+        let (is_given, version) = (when != TimeSource::Now, state.version);
+        let parameters = parameters! {
+            beat.token_id, MAX_CONNECTORS_PER_TOKEN, version, is_given, instance, owing, connector,
+            history
+        };
+        let rows = self.beats.query(&self.statements.apply_beat, &parameters).await?;
         let row = rows.first().ok_or_else(missing)?;
         // From here on it has happened, whatever is wrong with the answer.
         let verdict: &str = column(row, 0).map_err(SwitchboardError::or_happened)?;
@@ -128,8 +113,7 @@ impl PostgresStorage {
             "changed" => return Ok(None),
             "too_many" => HeartbeatOutcome::TooMany,
             "taken" => {
-                let unwritten = column(row, 1).map_err(SwitchboardError::or_happened)?;
-                changes.taken.unwritten = unwritten;
+                changes.taken.unwritten = column(row, 1).map_err(SwitchboardError::or_happened)?;
                 HeartbeatOutcome::Accepted(changes.taken)
             }
             other => ended(other).map(HeartbeatOutcome::TokenEnded).ok_or_else(|| {

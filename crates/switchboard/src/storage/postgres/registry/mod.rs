@@ -1,21 +1,20 @@
 //! Connectors.
 
 mod beat;
-mod change;
-mod read;
-mod statistics;
-
-use std::time::SystemTime;
 
 use async_trait::async_trait;
 use tenure_core::Epoch;
+use tokio_postgres::Row;
 use uuid::Uuid;
 
-pub(super) use beat::ConnectorLocks;
+pub(super) use beat::connector_locks;
 
-use super::PostgresStorage;
-use super::row::from_micros;
-use crate::error::StorageResult;
+use super::parameter::arrival_time;
+use super::row::{column, count, first, from_micros, from_row, missing, to_micros};
+use super::{PostgresStorage, parameters, sql};
+use crate::error::{StorageResult, SwitchboardError};
+use crate::storage::registry::row::with_today;
+use crate::storage::row::{DatabaseRow as _, FromRow};
 use crate::storage::{
     ConnectorDetail, ConnectorKey, ConnectorPage, ConnectorQuery, ConnectorSum, Decision,
     FanoutCount, HeartbeatOutcome, HistoryEntry, HistoryPruneReport, HistoryQuery,
@@ -23,13 +22,8 @@ use crate::storage::{
     Registry, RollUpReport, SeriesBucket, SeriesStep, TimeSource,
 };
 
-/// A time that is told; the server's own clock where there is none.
-pub(super) fn arrival_time(when: TimeSource) -> Option<SystemTime> {
-    match when {
-        TimeSource::Now => None,
-        TimeSource::At(at) => Some(from_micros(at)),
-    }
-}
+/// First column of the instance in `show.sql`: after the clock, the connector and its counts.
+const INSTANCE_COLUMN: usize = 30;
 
 #[async_trait]
 impl Registry for PostgresStorage {
@@ -42,77 +36,123 @@ impl Registry for PostgresStorage {
     }
 
     async fn register(&self, name: &ConnectorKey, by: &str) -> StorageResult<bool> {
-        self.make_known(name, by).await
+        let (ConnectorKey { connector_type, endpoint_identity }, path) = (name, name.path());
+        let parameters = parameters! { connector_type, endpoint_identity, by, path };
+        self.one(sql!("registry/register"), &parameters).await
     }
 
     async fn connectors(&self, query: &ConnectorQuery) -> StorageResult<ConnectorPage> {
-        self.list_connectors(query).await
+        let ConnectorQuery { after, archived, endpoint_identity, limit } = query;
+        // No name is empty.
+        let (of, after) = after.as_ref().map_or(("", ""), |(of, endpoint)| (of, endpoint));
+        let limit = count(*limit);
+        let parameters = parameters! { of, after, archived, limit, endpoint_identity };
+        let rows = self.query(sql!("registry/list"), &parameters).await?;
+        let (now, found) = after_clock(&rows)?;
+        Ok(ConnectorPage { now, connectors: found.into_iter().map(with_today).collect() })
     }
 
     async fn connector(&self, name: &ConnectorKey) -> StorageResult<Option<ConnectorDetail>> {
-        self.show_connector(name).await
+        let ConnectorKey { connector_type, endpoint_identity } = name;
+        let parameters = parameters! { connector_type, endpoint_identity };
+        let rows = self.query(sql!("registry/show"), &parameters).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        let (now, connector) = (to_micros(column(row, 0)?), with_today(from_row(row, 1)?));
+        let mut instances = Vec::new();
+        for row in &rows {
+            if row.uuid(INSTANCE_COLUMN)?.is_some() {
+                instances.push(from_row(row, INSTANCE_COLUMN)?);
+            }
+        }
+        Ok(Some(ConnectorDetail { now, connector, instances }))
     }
 
     async fn connector_types(&self, endpoint_identity: &str) -> StorageResult<Vec<String>> {
-        self.list_types(endpoint_identity).await
+        self.all(sql!("registry/types"), &parameters! { endpoint_identity }).await
     }
 
     async fn heartbeats(
         &self,
-        name: &ConnectorKey,
-        query: &HistoryQuery,
+        ConnectorKey { connector_type, endpoint_identity }: &ConnectorKey,
+        HistoryQuery { before, unhealthy, limit }: &HistoryQuery,
     ) -> StorageResult<Vec<HistoryEntry>> {
-        self.read_history(name, query).await
+        let (before, id) = before.unwrap_or((i64::MAX, i64::MAX));
+        let (before, limit) = (from_micros(before), count(*limit));
+        let parameters =
+            parameters! { connector_type, endpoint_identity, before, id, unhealthy, limit };
+        self.all(sql!("registry/heartbeats"), &parameters).await
     }
 
     async fn archive(
         &self,
         name: &ConnectorKey,
         archived: bool,
-        decision: &Decision,
+        Decision { by, reason, token_id }: &Decision,
     ) -> Permitted<Option<bool>> {
-        self.put_away(name, archived, decision).await
+        let (ConnectorKey { connector_type, endpoint_identity }, path) = (name, name.path());
+        let parameters = parameters! {
+            connector_type, endpoint_identity, path, by, reason, token_id, archived
+        };
+        let done = self.permitted::<(bool, bool)>(sql!("registry/archive"), &parameters).await?;
+        Ok(done.map(|(done, is_there)| is_there.then_some(done)))
     }
 
     async fn delete(&self, name: &ConnectorKey, decision: &Decision) -> Permitted<bool> {
-        self.remove(name, decision).await
+        self.decide(sql!("registry/delete"), name, decision).await
     }
 
     async fn recount(&self, name: &ConnectorKey, decision: &Decision) -> Permitted<Option<i64>> {
-        self.count_again(name, decision).await
+        self.decide(sql!("registry/recount"), name, decision).await
     }
 
-    async fn report(
-        &self,
-        outcomes: &MessageOutcomes,
-        when: TimeSource,
-    ) -> Permitted<OutcomeReceipt> {
-        self.note_outcomes(outcomes, when).await
+    async fn report(&self, it: &MessageOutcomes, when: TimeSource) -> Permitted<OutcomeReceipt> {
+        let at = arrival_time(when);
+        let parameters = parameters! {
+            at, it.request_id, it.connector_type, it.endpoint_identity, it.acked, it.failed,
+            it.token_id
+        };
+        self.permitted(sql!("outcome/report"), &parameters).await
     }
 
-    async fn outcomes(&self, request_id: Uuid) -> StorageResult<(Vec<String>, Vec<String>)> {
-        self.list_outcomes(request_id).await
+    async fn targets(&self, request_id: Uuid) -> StorageResult<Vec<(String, bool)>> {
+        self.all(sql!("outcome/list"), &parameters! { request_id }).await
     }
 
     async fn roll_up(&self, epoch: Epoch, when: TimeSource) -> StorageResult<RollUpReport> {
-        self.count(epoch, when).await
+        let (epoch, at) = (epoch.as_i64(), arrival_time(when));
+        // By itself: the step is to see what was committed before the bound.
+        self.query(sql!("statistics/bound"), &parameters! { epoch }).await?;
+        let rows = self.query(sql!("statistics/roll_up"), &parameters! { epoch, at }).await?;
+        first(&rows).map_err(SwitchboardError::or_happened)
     }
 
     async fn series(
         &self,
-        name: &ConnectorKey,
+        ConnectorKey { connector_type, endpoint_identity }: &ConnectorKey,
         since: i64,
         step: SeriesStep,
     ) -> StorageResult<Vec<SeriesBucket>> {
-        self.read_series(name, since, step).await
+        let since = from_micros(since);
+        let sql = match step {
+            SeriesStep::Hour => sql!("registry/hours"),
+            SeriesStep::Day => sql!("registry/days"),
+        };
+        self.all(sql, &parameters! { connector_type, endpoint_identity, since }).await
     }
 
     async fn sums(&self, period: Period) -> StorageResult<(i64, Vec<ConnectorSum>)> {
-        self.read_sums(period).await
+        let period = period.as_str();
+        let rows = self.query(sql!("registry/sums"), &parameters! { period }).await?;
+        let (now, mut sums) = after_clock::<ConnectorSum>(&rows)?;
+        sums.sort_unstable_by(|one, other| {
+            let name = (&one.connector_type, &one.endpoint_identity);
+            name.cmp(&(&other.connector_type, &other.endpoint_identity))
+        });
+        Ok((now, sums))
     }
 
     async fn fanout(&self, since_day: &str) -> StorageResult<Vec<FanoutCount>> {
-        self.read_fanout(since_day).await
+        self.all(sql!("registry/fanout"), &parameters! { since_day }).await
     }
 
     async fn prune_history(
@@ -122,4 +162,31 @@ impl Registry for PostgresStorage {
     ) -> StorageResult<HistoryPruneReport> {
         self.prune_days(keep, when).await
     }
+}
+
+impl PostgresStorage {
+    /// Runs a statement that changes a connector and records who decided it.
+    async fn decide<T: FromRow>(
+        &self,
+        sql: &str,
+        name: &ConnectorKey,
+        Decision { by, reason, token_id }: &Decision,
+    ) -> Permitted<T> {
+        let (ConnectorKey { connector_type, endpoint_identity }, path) = (name, name.path());
+        let parameters =
+            parameters! { connector_type, endpoint_identity, path, by, reason, token_id };
+        self.permitted(sql, &parameters).await
+    }
+}
+
+/// Reads rows that begin with the clock. Without records, the clock is the only row.
+fn after_clock<T: FromRow>(rows: &[Row]) -> StorageResult<(i64, Vec<T>)> {
+    let now = to_micros(column(rows.first().ok_or_else(missing)?, 0)?);
+    let mut records = Vec::with_capacity(rows.len());
+    for row in rows {
+        if row.text(1)?.is_some() {
+            records.push(from_row(row, 1)?);
+        }
+    }
+    Ok((now, records))
 }

@@ -4,7 +4,7 @@ use rusqlite::Connection;
 use uuid::Uuid;
 
 use super::super::row::{execute, first, one, store};
-use super::super::{failed, statements as sql, token};
+use super::super::{failed, sql, token};
 use super::arrival_time;
 use crate::storage::registry::heartbeat::{
     ConnectorRows, HeartbeatChanges, InstanceRow, apply_heartbeat,
@@ -27,12 +27,12 @@ pub(super) fn beat(
     }
     let before = read(db, beat)?;
     if before.connector.is_none() {
-        let registered: i64 = one(db, sql::REGISTRY_COUNT_OF_TOKEN, [token_id])?;
+        let registered: i64 = one(db, sql!("registry/count_of_token"), [token_id])?;
         if registered >= MAX_CONNECTORS_PER_TOKEN {
             return Ok(HeartbeatOutcome::TooMany);
         }
         let name = (&beat.heartbeat.connector_type, &beat.heartbeat.endpoint_identity);
-        execute(db, sql::REGISTRY_JOIN, (name.0, name.1, at, token_id))?;
+        execute(db, sql!("registry/join"), (name.0, name.1, at, token_id))?;
     }
     let wall = if when == TimeSource::Now { now } else { at };
     let mut changes = apply_heartbeat(&before, beat, at, wall);
@@ -40,9 +40,9 @@ pub(super) fn beat(
     if changes.taken.unwritten.is_some() {
         changes.owe_deltas();
     }
-    store(db, sql::REGISTRY_PUT_INSTANCE, &changes.instance_fields())?;
-    if let Some(connector) = changes.connector_fields() {
-        store(db, sql::REGISTRY_PUT_CONNECTOR, &connector)?;
+    store(db, sql!("registry/put_instance"), &changes.instance_row())?;
+    if let Some(connector) = changes.connector_row() {
+        store(db, sql!("registry/put_connector"), &connector)?;
     }
     Ok(HeartbeatOutcome::Accepted(changes.taken))
 }
@@ -51,9 +51,9 @@ fn read(db: &Connection, beat: &ReceivedHeartbeat) -> rusqlite::Result<Connector
     let heartbeat = &beat.heartbeat;
     let name = (&heartbeat.connector_type, &heartbeat.endpoint_identity);
     let find = |id: Uuid| -> rusqlite::Result<Option<InstanceRow>> {
-        first(db, sql::REGISTRY_FIND_INSTANCE, (name.0, name.1, id.as_bytes()))
+        first(db, sql!("registry/find_instance"), (name.0, name.1, id.as_bytes()))
     };
-    let connector: Option<Connector> = first(db, sql::REGISTRY_FIND, name)?;
+    let connector: Option<Connector> = first(db, sql!("registry/find"), name)?;
     let other = connector.as_ref().and_then(|connector| connector.instance_id);
     let other = other.filter(|id| *id != heartbeat.instance_id);
     Ok(ConnectorRows {
@@ -69,7 +69,7 @@ fn append_history(
     changes: &HeartbeatChanges<'_>,
 ) -> rusqlite::Result<Option<String>> {
     execute(db, "SAVEPOINT history", [])?;
-    let written = store(db, sql::REGISTRY_APPEND_HISTORY, &changes.history_fields());
+    let written = store(db, sql!("registry/append_history"), &changes.history_row());
     // Some errors end the transaction: then nothing at all is stored.
     if db.is_autocommit() {
         return written.map(|_| None);

@@ -1,20 +1,20 @@
 //! Connectors.
 
 mod beat;
-mod change;
-mod read;
 mod statistics;
 
 use async_trait::async_trait;
 use rusqlite::Connection;
+use serde_json::json;
 use tenure_core::Epoch;
 use uuid::Uuid;
 
 pub(super) use statistics::progress;
 
-use super::retention::{self, HistoryTable};
-use super::{SqliteStorage, clock, row, statements as sql};
-use crate::error::{StorageResult, SwitchboardError};
+use super::row::{all, execute, execute_all, first, limit, one};
+use super::{SqliteStorage, clock, sql, token};
+use crate::error::StorageResult;
+use crate::storage::registry::row::with_today;
 use crate::storage::{
     ConnectorDetail, ConnectorKey, ConnectorPage, ConnectorQuery, ConnectorSum, Decision,
     FanoutCount, HeartbeatOutcome, HistoryEntry, HistoryPruneReport, HistoryQuery,
@@ -30,6 +30,11 @@ fn arrival_time(db: &Connection, when: TimeSource, now: i64) -> rusqlite::Result
     }
 }
 
+/// Type and endpoint of a connector, as parameters.
+fn key(name: &ConnectorKey) -> (&str, &str) {
+    (&name.connector_type, &name.endpoint_identity)
+}
+
 #[async_trait]
 impl Registry for SqliteStorage {
     async fn beat(
@@ -38,30 +43,53 @@ impl Registry for SqliteStorage {
         when: TimeSource,
     ) -> StorageResult<HeartbeatOutcome> {
         let beat = beat.clone();
-        let job = move |db: &_, now| beat::beat(db, &beat, now, when);
-        let beaten = self.write(job).await?;
+        let outcome = self.write(move |db, now| beat::beat(db, &beat, now, when)).await?;
         self.wal.note(1).await;
-        Ok(beaten)
+        Ok(outcome)
     }
 
     async fn register(&self, name: &ConnectorKey, by: &str) -> StorageResult<bool> {
         let (name, by) = (name.clone(), by.to_owned());
-        self.write(move |db, now| change::register(db, &name, &by, now)).await
+        let job = move |db: &Connection, now| {
+            let (of, endpoint) = key(&name);
+            let is_new = execute(db, sql!("registry/register"), (of, endpoint, now))? == 1;
+            if is_new {
+                record(db, &name, ("connector_register", &by, ""), now)?;
+            }
+            Ok(is_new)
+        };
+        self.write(job).await
     }
 
     async fn connectors(&self, query: &ConnectorQuery) -> StorageResult<ConnectorPage> {
         let query = query.clone();
-        self.read(move |db, now| read::list(db, &query, now)).await
+        let job = move |db: &Connection, now| {
+            let ConnectorQuery { after, archived, endpoint_identity, .. } = &query;
+            // No name is empty.
+            let (of, endpoint) = after.as_ref().map_or(("", ""), |(of, it)| (of, it));
+            let values = (now, of, endpoint, limit(query.limit), endpoint_identity, archived);
+            let found = all(db, sql!("registry/list"), values)?;
+            Ok(ConnectorPage { now, connectors: found.into_iter().map(with_today).collect() })
+        };
+        self.read(job).await
     }
 
     async fn connector(&self, name: &ConnectorKey) -> StorageResult<Option<ConnectorDetail>> {
         let name = name.clone();
-        self.read(move |db, now| read::show(db, &name, now)).await
+        let job = move |db: &Connection, now| {
+            let (of, endpoint) = key(&name);
+            let Some(found) = first(db, sql!("registry/show"), (now, of, endpoint))? else {
+                return Ok(None);
+            };
+            let instances = all(db, sql!("registry/instances"), (of, endpoint))?;
+            Ok(Some(ConnectorDetail { now, connector: with_today(found), instances }))
+        };
+        self.read(job).await
     }
 
     async fn connector_types(&self, endpoint_identity: &str) -> StorageResult<Vec<String>> {
         let endpoint_identity = endpoint_identity.to_owned();
-        self.read(move |db, _| row::all(db, sql::REGISTRY_TYPES, [endpoint_identity])).await
+        self.read(move |db, _| all(db, sql!("registry/types"), [endpoint_identity])).await
     }
 
     async fn heartbeats(
@@ -70,7 +98,13 @@ impl Registry for SqliteStorage {
         query: &HistoryQuery,
     ) -> StorageResult<Vec<HistoryEntry>> {
         let (name, query) = (name.clone(), query.clone());
-        self.read(move |db, _| read::history(db, &name, &query)).await
+        let job = move |db: &Connection, _| {
+            let ((of, endpoint), limit) = (key(&name), limit(query.limit));
+            let (received_at, id) = query.before.unwrap_or((i64::MAX, i64::MAX));
+            let values = (of, endpoint, received_at, id, limit, query.unhealthy);
+            all(db, sql!("registry/heartbeats"), values)
+        };
+        self.read(job).await
     }
 
     async fn archive(
@@ -79,21 +113,40 @@ impl Registry for SqliteStorage {
         archived: bool,
         decision: &Decision,
     ) -> Permitted<Option<bool>> {
-        let (name, why) = (name.clone(), decision.clone());
-        let job = move |db: &_, now| change::archive(db, &name, archived, &why, now);
-        self.write_with(decision.token_id.as_deref(), job).await
+        let job = move |db: &Connection, name: &ConnectorKey, now| {
+            let (of, endpoint) = key(name);
+            let was: Option<bool> = first(db, sql!("registry/is_archived"), key(name))?;
+            if was.is_none_or(|was| was == archived) {
+                return Ok((was.map(|_| false), None));
+            }
+            execute(db, sql!("registry/archive"), (of, endpoint, archived.then_some(now)))?;
+            let action = if archived { "connector_archive" } else { "connector_unarchive" };
+            Ok((Some(true), Some(action)))
+        };
+        self.decide(name, decision, job).await
     }
 
     async fn delete(&self, name: &ConnectorKey, decision: &Decision) -> Permitted<bool> {
-        let (name, why) = (name.clone(), decision.clone());
-        let job = move |db: &_, now| change::delete(db, &name, &why, now);
-        self.write_with(decision.token_id.as_deref(), job).await
+        let job = |db: &Connection, name: &ConnectorKey, _| {
+            let (of, endpoint) = key(name);
+            if execute(db, sql!("registry/delete"), key(name))? == 0 {
+                return Ok((false, None));
+            }
+            execute_all(db, sql!("registry/delete_history"), key(name))?;
+            // The outcomes of its messages stay known, but are not counted for it any more.
+            let counted = progress(db)?.counted_ack;
+            execute(db, sql!("outcome/uncount"), (of, endpoint, counted))?;
+            Ok((true, Some("connector_delete")))
+        };
+        self.decide(name, decision, job).await
     }
 
     async fn recount(&self, name: &ConnectorKey, decision: &Decision) -> Permitted<Option<i64>> {
-        let (name, why) = (name.clone(), decision.clone());
-        let job = move |db: &_, now| statistics::recount(db, &name, &why, now);
-        self.write_with(decision.token_id.as_deref(), job).await
+        let job = |db: &Connection, name: &ConnectorKey, _| {
+            let since = statistics::recount(db, name)?;
+            Ok((since, since.map(|_| "connector_recount")))
+        };
+        self.decide(name, decision, job).await
     }
 
     async fn report(
@@ -102,12 +155,12 @@ impl Registry for SqliteStorage {
         when: TimeSource,
     ) -> Permitted<OutcomeReceipt> {
         let (token_id, outcomes) = (outcomes.token_id.as_deref(), outcomes.clone());
-        let job = move |db: &_, now| change::report(db, &outcomes, arrival_time(db, when, now)?);
+        let job = move |db: &_, now| report(db, &outcomes, arrival_time(db, when, now)?);
         self.write_with(token_id, job).await
     }
 
-    async fn outcomes(&self, request_id: Uuid) -> StorageResult<(Vec<String>, Vec<String>)> {
-        self.read(move |db, _| change::outcomes(db, request_id)).await
+    async fn targets(&self, request_id: Uuid) -> StorageResult<Vec<(String, bool)>> {
+        self.read(move |db, _| all(db, sql!("outcome/list"), [request_id.as_bytes()])).await
     }
 
     async fn roll_up(&self, epoch: Epoch, when: TimeSource) -> StorageResult<RollUpReport> {
@@ -122,17 +175,24 @@ impl Registry for SqliteStorage {
         step: SeriesStep,
     ) -> StorageResult<Vec<SeriesBucket>> {
         let name = name.clone();
-        self.read(move |db, _| statistics::series(db, &name, since, step)).await
+        let sql = match step {
+            SeriesStep::Hour => sql!("registry/hours"),
+            SeriesStep::Day => sql!("registry/days"),
+        };
+        let job = move |db: &Connection, _| {
+            all(db, sql, (name.connector_type, name.endpoint_identity, since))
+        };
+        self.read(job).await
     }
 
     async fn sums(&self, period: Period) -> StorageResult<(i64, Vec<ConnectorSum>)> {
-        self.read(move |db, now| Ok((now, row::all(db, sql::REGISTRY_SUMS, [period.as_str()])?)))
-            .await
+        let period = [period.as_str()];
+        self.read(move |db, now| Ok((now, all(db, sql!("registry/sums"), period)?))).await
     }
 
     async fn fanout(&self, since_day: &str) -> StorageResult<Vec<FanoutCount>> {
         let since_day = since_day.to_owned();
-        self.read(move |db, _| row::all(db, sql::REGISTRY_FANOUT, [since_day])).await
+        self.read(move |db, _| all(db, sql!("registry/fanout"), [since_day])).await
     }
 
     async fn prune_history(
@@ -140,16 +200,65 @@ impl Registry for SqliteStorage {
         keep: HistoryRetention,
         when: TimeSource,
     ) -> StorageResult<HistoryPruneReport> {
-        // A transaction for each table: heartbeats get in between.
-        let mut tidied = HistoryPruneReport::default();
-        for table in HistoryTable::ALL {
-            let step = move |db: &_, _| {
-                let now = if let TimeSource::At(at) = when { at } else { clock::reached(db)? };
-                retention::prune_history(db, table, keep, now)
-            };
-            let deleted = self.write(step).await.map_err(SwitchboardError::or_happened)?;
-            retention::add_tidied(&mut tidied, table, deleted);
-        }
-        Ok(tidied)
+        self.prune_tables(keep, when).await
     }
+}
+
+/// Result of a change, and the action to record.
+type Changed<T> = rusqlite::Result<(T, Option<&'static str>)>;
+
+impl SqliteStorage {
+    /// Changes a connector, and records it if the job names an action.
+    async fn decide<T, F>(&self, name: &ConnectorKey, decision: &Decision, job: F) -> Permitted<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection, &ConnectorKey, i64) -> Changed<T> + Send + 'static,
+    {
+        let (name, decided) = (name.clone(), decision.clone());
+        let job = move |db: &Connection, now| {
+            let (done, action) = job(db, &name, now)?;
+            if let Some(action) = action {
+                record(db, &name, (action, &decided.by, &decided.reason), now)?;
+            }
+            Ok(done)
+        };
+        self.write_with(decision.token_id.as_deref(), job).await
+    }
+}
+
+fn record(
+    db: &Connection,
+    name: &ConnectorKey,
+    (action, by, reason): (&str, &str, &str),
+    now: i64,
+) -> rusqlite::Result<()> {
+    let (connector_type, endpoint_identity) = key(name);
+    let metadata =
+        json!({ "connector_type": connector_type, "endpoint_identity": endpoint_identity });
+    token::record(db, (&name.path(), action, by, reason, metadata), now)
+}
+
+fn report(
+    db: &Connection,
+    outcomes: &MessageOutcomes,
+    at: i64,
+) -> rusqlite::Result<OutcomeReceipt> {
+    let id = outcomes.request_id.as_bytes();
+    if !one::<bool>(db, sql!("inbox/exists"), [id])? {
+        return Ok(OutcomeReceipt::default());
+    }
+    let (of, endpoint) = (&outcomes.connector_type, &outcomes.endpoint_identity);
+    let mut changed = 0;
+    for target in &outcomes.acked {
+        let new = execute(db, sql!("outcome/ack"), (id, target, of, endpoint, at))?;
+        execute(db, sql!("outcome/number"), [new as i64])?;
+        changed += new;
+    }
+    for target in &outcomes.failed {
+        changed += execute(db, sql!("outcome/fail"), (id, target, of, endpoint, at))?;
+    }
+    if changed > 0 {
+        execute(db, sql!("inbox/judge"), [id])?;
+    }
+    Ok(OutcomeReceipt { changed, found: true })
 }

@@ -1,13 +1,15 @@
 //! Counting heartbeats and outcomes.
 
+use std::ops::Range;
+
 use rusqlite::Connection;
 use tenure_core::Epoch;
 
-use super::super::row::{all, execute, execute_all, first, one};
-use super::super::statements as sql;
-use super::change::record;
-use crate::storage::row::{DatabaseRow, FromRow, RowReader};
-use crate::storage::{ConnectorKey, Decision, Period, RollUpReport, SeriesBucket, SeriesStep};
+use super::super::row::{execute, execute_all, first, one};
+use super::super::sql;
+use super::key;
+use crate::storage::row::from_row;
+use crate::storage::{ConnectorKey, Period, RollUpReport};
 
 /// A step counts at most this many heartbeats, and as many acknowledgements.
 const MAX_STEP_ROWS: i64 = 10_000;
@@ -30,22 +32,13 @@ pub(in super::super) struct CountingProgress {
     last_beat: i64,
 }
 
-impl FromRow for CountingProgress {
-    fn from_row<R: DatabaseRow>(row: &mut RowReader<'_, R>) -> Result<Self, R::Error> {
-        Ok(Self {
-            counted_beat: row.get()?,
-            counted_ack: row.get()?,
-            epoch: row.get()?,
-            since: [row.get()?, row.get()?, row.get()?],
-            beats_since: row.get()?,
-            last_ack: row.get()?,
-            last_beat: row.get()?,
-        })
-    }
+from_row! { CountingProgress, |row|
+    counted_beat, counted_ack, epoch, since, beats_since,
+    last_ack, last_beat,
 }
 
 pub(in super::super) fn progress(db: &Connection) -> rusqlite::Result<CountingProgress> {
-    one(db, sql::STATISTICS_PROGRESS, [])
+    one(db, sql!("statistics/progress"), [])
 }
 
 /// Counts a step, in periods that end now.
@@ -61,23 +54,21 @@ pub(super) fn roll_up(db: &Connection, epoch: Epoch, now: i64) -> rusqlite::Resu
     let since = Period::ALL.map(|period| period.since(now));
     // Before anything is added: a period loses only what was in it.
     move_periods(db, &was, &since)?;
-    let range = CountedRange { after: was.counted_beat, upto: beats, name: None, from: i64::MIN };
+    let outcomes = one(db, sql!("outcome/count"), (was.counted_ack, acks))?;
+    if outcomes > 0 {
+        execute(db, sql!("statistics/add_fanout"), (was.counted_ack, acks))?;
+    }
+    let newest: Option<i64> = first(db, sql!("statistics/newest_beat"), [beats])?;
     let rolled = RollUpReport {
         fenced: false,
-        beats: count_beats(db, &range, &since)?,
-        outcomes: count_outcomes(db, (was.counted_ack, acks))?,
-        behind: if beats < last_beat { age(db, beats, now)? } else { 0 },
+        beats: count_beats(db, (was.counted_beat, beats), None, &since)?,
+        outcomes,
+        behind: newest.filter(|_| beats < last_beat).map_or(0, |at| now.saturating_sub(at).max(0)),
         more: beats < last_beat || acks < last_ack,
     };
     let row = (beats, acks, epoch.as_i64(), since[0], since[1], since[2]);
-    execute(db, sql::STATISTICS_SAVE_PROGRESS, row)?;
+    execute(db, sql!("statistics/save_progress"), row)?;
     Ok(rolled)
-}
-
-/// Returns the age of the newest heartbeat up to an id.
-fn age(db: &Connection, id: i64, now: i64) -> rusqlite::Result<i64> {
-    let received_at: Option<i64> = first(db, sql::STATISTICS_NEWEST_BEAT, [id])?;
-    Ok(received_at.map_or(0, |at| now.saturating_sub(at).max(0)))
 }
 
 /// Moves the periods to where they begin now. Usually a little leaves them; when the clock has
@@ -86,102 +77,70 @@ fn move_periods(db: &Connection, was: &CountingProgress, since: &[i64; 3]) -> ru
     for (number, period) in Period::ALL.into_iter().enumerate() {
         let (from, upto) = (was.since[number], since[number]);
         if upto > from && upto < from + period.steps() * period.step().micros() {
-            execute(db, sql::STATISTICS_SHRINK_WINDOW, (period.as_str(), from, upto))?;
+            move_window(db, period, from..upto, None, true)?;
         } else if upto != from {
-            execute(db, sql::STATISTICS_CLEAR_WINDOW, [period.as_str()])?;
-            fill_window(db, period, upto, None)?;
+            execute(db, sql!("statistics/clear_window"), [period.as_str()])?;
+            move_window(db, period, upto..END_OF_TIME, None, false)?;
         }
     }
     Ok(())
 }
 
-fn fill_window(
+/// Adds hours or days of all connectors or of one to a period, or takes them off it.
+fn move_window(
     db: &Connection,
     period: Period,
-    since: i64,
+    times: Range<i64>,
     name: Option<&ConnectorKey>,
+    takes_off: bool,
 ) -> rusqlite::Result<()> {
-    let (of, endpoint) = name.map(|it| (&it.connector_type, &it.endpoint_identity)).unzip();
-    let values = (period.as_str(), since, END_OF_TIME, of, endpoint);
-    execute(db, sql::STATISTICS_FILL_WINDOW, values).map(drop)
+    let (of, endpoint) = name.map(key).unzip();
+    let values = (period.as_str(), times.start, times.end, of, endpoint, takes_off);
+    execute(db, sql!("statistics/move_window"), values).map(drop)
 }
 
-/// Heartbeats that are counted together: those with numbers after one and up to another, or those
-/// of a connector from a time on.
-struct CountedRange<'a> {
-    after: i64,
-    upto: i64,
-    name: Option<&'a ConnectorKey>,
-    from: i64,
-}
-
+/// Counts heartbeats with numbers after one and up to another: all, or those of a connector from a
+/// time on.
 fn count_beats(
     db: &Connection,
-    range: &CountedRange<'_>,
+    (after, upto): (i64, i64),
+    of: Option<(&ConnectorKey, i64)>,
     since: &[i64; 3],
 ) -> rusqlite::Result<i64> {
-    let CountedRange { after, upto, name, from } = range;
-    let (of, endpoint) = name.map(|it| (&it.connector_type, &it.endpoint_identity)).unzip();
+    let (name, from) = of.unzip();
+    let (of, endpoint) = name.map(key).unzip();
     let range = (after, upto, of, endpoint, from);
-    let beats: i64 = one(db, sql::STATISTICS_COUNT, range)?;
+    let beats: i64 = one(db, sql!("statistics/count"), range)?;
     if beats > 0 {
-        execute(db, sql::STATISTICS_ADD_HOURS, range)?;
-        execute(db, sql::STATISTICS_ADD_DAYS, range)?;
+        execute(db, sql!("statistics/add_hours"), range)?;
+        execute(db, sql!("statistics/add_days"), range)?;
         for (period, since) in Period::ALL.into_iter().zip(since) {
             let values = (after, upto, of, endpoint, from, period.as_str(), since);
-            execute(db, sql::STATISTICS_ADD_WINDOW, values)?;
+            execute(db, sql!("statistics/add_window"), values)?;
         }
     }
     Ok(beats)
 }
 
-fn count_outcomes(db: &Connection, range: (i64, i64)) -> rusqlite::Result<i64> {
-    let outcomes = one(db, sql::OUTCOME_COUNT, range)?;
-    if outcomes > 0 {
-        execute(db, sql::STATISTICS_ADD_FANOUT, range)?;
-    }
-    Ok(outcomes)
-}
-
 /// Counts a connector again, from the first day on of which the history has every heartbeat.
-pub(super) fn recount(
-    db: &Connection,
-    name: &ConnectorKey,
-    Decision { by, reason, .. }: &Decision,
-    now: i64,
-) -> rusqlite::Result<Option<i64>> {
-    let (of, endpoint) = (&name.connector_type, &name.endpoint_identity);
-    if first::<bool>(db, sql::REGISTRY_IS_ARCHIVED, (of, endpoint))?.is_none() {
+/// Returns that day.
+pub(super) fn recount(db: &Connection, name: &ConnectorKey) -> rusqlite::Result<Option<i64>> {
+    let (of, endpoint) = key(name);
+    if first::<bool>(db, sql!("registry/is_archived"), (of, endpoint))?.is_none() {
         return Ok(None);
     }
     let was = progress(db)?;
     let from = was.beats_since;
-    let sums =
-        || one::<((i64, i64), (i64, i64))>(db, sql::STATISTICS_SUM_DAYS, (of, endpoint, from));
-    let ((ingested, failed), (calls, dedupe)) = sums()?;
-    execute_all(db, sql::STATISTICS_CLEAR_CONNECTOR, (of, endpoint, from))?;
+    let sums = || one::<[i64; 4]>(db, sql!("statistics/sum_days"), (of, endpoint, from));
+    let before = sums()?;
+    execute_all(db, sql!("statistics/clear_connector"), (of, endpoint, from))?;
     for (period, since) in Period::ALL.into_iter().zip(was.since) {
-        fill_window(db, period, since, Some(name))?;
+        move_window(db, period, since..END_OF_TIME, Some(name), false)?;
     }
-    let range = CountedRange { after: 0, upto: was.counted_beat, name: Some(name), from };
-    count_beats(db, &range, &was.since)?;
+    count_beats(db, (0, was.counted_beat), Some((name, from)), &was.since)?;
     let after = sums()?;
-    let growth = (of, endpoint, after.0.0 - ingested, after.0.1 - failed);
-    let growth = (growth.0, growth.1, growth.2, growth.3, after.1.0 - calls, after.1.1 - dedupe);
-    execute(db, sql::REGISTRY_ADJUST_COUNTERS, growth)?;
-    record(db, name, ("connector_recount", by, reason), now)?;
+    let [ingested, failed, calls, dedupe] = std::array::from_fn(|n| after[n] - before[n]);
+    let growth = (of, endpoint, ingested, failed, calls, dedupe);
+    execute(db, sql!("registry/adjust_counters"), growth)?;
     Ok(Some(from))
-}
-
-pub(super) fn series(
-    db: &Connection,
-    name: &ConnectorKey,
-    since: i64,
-    step: SeriesStep,
-) -> rusqlite::Result<Vec<SeriesBucket>> {
-    let sql = match step {
-        SeriesStep::Hour => sql::REGISTRY_HOURS,
-        SeriesStep::Day => sql::REGISTRY_DAYS,
-    };
-    all(db, sql, (&name.connector_type, &name.endpoint_identity, since))
 }

@@ -1,5 +1,5 @@
-SELECT id, digest, posted_at, source_channel, source_provider, source_endpoint_identity,
-    external_event_id, error_class, reason, attempts, duty, authenticated_token_id, envelope, state,
+SELECT id, digest, source_channel, source_provider, source_endpoint_identity, external_event_id,
+    error_class, reason, attempts, envelope, posted_at, duty, authenticated_token_id, state,
     resolved_at, resolved_by, resolution, request_id
 FROM tenure.dead_letter
 WHERE id > $1 AND ($3 IS NULL OR source_endpoint_identity = $3)

@@ -1,5 +1,4 @@
--- Ends a dead letter that is pending: why the token $6 has ended, whether it did, and whether there
--- is one.
+-- Ends a pending dead letter: why the token $6 has ended, done, exists.
 WITH token AS MATERIALIZED (
     SELECT tenure.token_ended($6, false) AS ended
 ), done AS (

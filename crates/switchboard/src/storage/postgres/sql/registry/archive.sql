@@ -1,5 +1,4 @@
--- Puts a connector away or takes it back, as $7 says, and notes it: why the token $6 has ended,
--- whether it did, and whether there is one.
+-- Archives a connector if $7, or restores it: why the token $6 has ended, done, exists.
 WITH token AS MATERIALIZED (
     SELECT tenure.token_ended($6, false) AS ended
 ), done AS (

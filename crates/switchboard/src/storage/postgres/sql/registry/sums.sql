@@ -1,5 +1,4 @@
--- Every connector with what it did in the period $1, in any order: here sorting them would take as
--- long as finding them. The clock stands in every row; without connectors it is the only one.
+-- Counts of connectors in the period $1, unsorted, after the clock; without any, only the clock.
 SELECT clock_timestamp(), s.* FROM (VALUES (true)) AS one(row) LEFT JOIN LATERAL (
     SELECT r.connector_type, r.endpoint_identity, r.last_heartbeat_at, r.interval_micros,
         coalesce(w.messages_ingested, 0), coalesce(w.messages_failed, 0)

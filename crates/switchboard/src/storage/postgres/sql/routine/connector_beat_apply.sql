@@ -1,14 +1,14 @@
 
 -- Stores the rows that a heartbeat leads to, as JSON objects with the names of columns; p_connector
 -- is null if the row of the connector stays as it is. p_version is the hash of the rows that were
--- read before (state.sql). One row: `taken`, `changed` if the rows have to be read again, or why
--- nothing is stored.
+-- read before (state.sql); p_owing has the columns that p_instance gets if the history cannot be
+-- written. One row: `taken`, `changed` if the rows have to be read again, or why nothing is stored.
 --
--- Whatever is received shares a lock with everything else that is; moving the bound of what can be
--- counted takes it alone. So nothing gets a number below a bound that was moved.
+-- Heartbeats share a lock that moving the bound of what can be counted takes alone: so no heartbeat
+-- gets a number below a bound that was moved.
 CREATE OR REPLACE FUNCTION tenure.connector_beat_apply(
     p_token text, p_max_per_token bigint, p_version bigint, p_is_told boolean, p_instance text,
-    p_connector text, p_history text
+    p_owing text, p_connector text, p_history text
 ) RETURNS TABLE (verdict text, unwritten text)
 LANGUAGE plpgsql SET lock_timeout = '3s' SET enable_seqscan = off
 SET plan_cache_mode = force_generic_plan AS $$
@@ -54,7 +54,6 @@ BEGIN
         RETURN NEXT;
         RETURN;
     END IF;
-    verdict := 'taken';
     IF NOT v_is_known THEN
         IF (SELECT count(*) FROM tenure.connector_registry r
             WHERE r.registered_token_id = p_token) >= p_max_per_token
@@ -73,81 +72,70 @@ BEGIN
             RETURN;
         END IF;
     END IF;
-
-    INSERT INTO tenure.connector_instances (connector_type, endpoint_identity, instance_id,
-        version, state, error_message, uptime_s, started_at, first_seen_at, last_heartbeat_at,
-        last_sent_at, stopped_at, counter_messages_ingested, counter_messages_failed,
-        counter_source_api_calls, counter_checkpoint_saves, counter_dedupe_accepted,
-        owed_messages_ingested, owed_messages_failed, owed_source_api_calls,
-        owed_checkpoint_saves, owed_dedupe_accepted, checkpoint_cursor, checkpoint_updated_at,
-        capabilities, interval_micros, drift_micros, beats, late, resets, jumps)
-    SELECT n.connector_type, n.endpoint_identity, n.instance_id, n.version, n.state,
-        n.error_message, n.uptime_s, n.started_at, n.first_seen_at, n.last_heartbeat_at,
-        n.last_sent_at, n.stopped_at, n.counter_messages_ingested, n.counter_messages_failed,
-        n.counter_source_api_calls, n.counter_checkpoint_saves, n.counter_dedupe_accepted,
-        n.owed_messages_ingested, n.owed_messages_failed, n.owed_source_api_calls,
-        n.owed_checkpoint_saves, n.owed_dedupe_accepted, n.checkpoint_cursor,
-        n.checkpoint_updated_at, n.capabilities, n.interval_micros, n.drift_micros, n.beats,
-        n.late, n.resets, n.jumps
-    FROM json_populate_record(NULL::tenure.connector_instances, p_instance::json) AS n
+    verdict := 'taken';
+    BEGIN
+        INSERT INTO tenure.connector_heartbeat_log (connector_type, endpoint_identity,
+            instance_id, state, error_message, uptime_s, late, received_at, sent_at, more,
+            counter_messages_ingested, counter_messages_failed, counter_source_api_calls,
+            counter_checkpoint_saves, counter_dedupe_accepted, delta_messages_ingested,
+            delta_messages_failed, delta_source_api_calls, delta_checkpoint_saves,
+            delta_dedupe_accepted)
+        VALUES (v_beat.connector_type, v_beat.endpoint_identity, v_beat.instance_id,
+            v_beat.state, v_beat.error_message, v_beat.uptime_s, v_beat.late,
+            v_beat.received_at, v_beat.sent_at, v_beat.more, v_beat.counter_messages_ingested,
+            v_beat.counter_messages_failed, v_beat.counter_source_api_calls,
+            v_beat.counter_checkpoint_saves, v_beat.counter_dedupe_accepted,
+            v_beat.delta_messages_ingested, v_beat.delta_messages_failed,
+            v_beat.delta_source_api_calls, v_beat.delta_checkpoint_saves,
+            v_beat.delta_dedupe_accepted);
+    EXCEPTION WHEN OTHERS THEN
+        -- Liveness matters more than the history. A cancelled statement is still cancelled whole.
+        unwritten := SQLERRM;
+        p_instance := (p_instance::jsonb || p_owing::jsonb)::text;
+    END;
+    INSERT INTO tenure.connector_instances (connector_type, endpoint_identity, instance_id, state,
+        error_message, uptime_s, started_at, first_seen_at, last_heartbeat_at, stopped_at,
+        checkpoint_cursor, checkpoint_updated_at, capabilities, interval_micros, drift_micros,
+        beats, late, resets, jumps, more, version, counter_messages_ingested,
+        counter_messages_failed, counter_source_api_calls, counter_checkpoint_saves,
+        counter_dedupe_accepted, last_sent_at, owed_messages_ingested, owed_messages_failed,
+        owed_source_api_calls, owed_checkpoint_saves, owed_dedupe_accepted)
+    SELECT connector_type, endpoint_identity, instance_id, state, error_message, uptime_s,
+        started_at, first_seen_at, last_heartbeat_at, stopped_at, checkpoint_cursor,
+        checkpoint_updated_at, capabilities, interval_micros, drift_micros, beats, late, resets,
+        jumps, more, version, counter_messages_ingested, counter_messages_failed,
+        counter_source_api_calls, counter_checkpoint_saves, counter_dedupe_accepted, last_sent_at,
+        owed_messages_ingested, owed_messages_failed, owed_source_api_calls, owed_checkpoint_saves,
+        owed_dedupe_accepted
+    FROM json_populate_record(NULL::tenure.connector_instances, p_instance::json)
     ON CONFLICT (connector_type, endpoint_identity, instance_id) DO UPDATE SET
-        (version, state, error_message, uptime_s, started_at, last_heartbeat_at, last_sent_at,
-            stopped_at, counter_messages_ingested, counter_messages_failed,
-            counter_source_api_calls, counter_checkpoint_saves, counter_dedupe_accepted,
-            owed_messages_ingested, owed_messages_failed, owed_source_api_calls,
-            owed_checkpoint_saves, owed_dedupe_accepted, checkpoint_cursor,
-            checkpoint_updated_at, capabilities, interval_micros, drift_micros, beats, late,
-            resets, jumps)
-        = ROW(excluded.version, excluded.state, excluded.error_message, excluded.uptime_s,
-            excluded.started_at, excluded.last_heartbeat_at, excluded.last_sent_at,
-            excluded.stopped_at, excluded.counter_messages_ingested,
+        (state, error_message, uptime_s, started_at, last_heartbeat_at, stopped_at,
+            checkpoint_cursor, checkpoint_updated_at, capabilities, interval_micros, drift_micros,
+            beats, late, resets, jumps, more, version, counter_messages_ingested,
+            counter_messages_failed, counter_source_api_calls, counter_checkpoint_saves,
+            counter_dedupe_accepted, last_sent_at, owed_messages_ingested, owed_messages_failed,
+            owed_source_api_calls, owed_checkpoint_saves, owed_dedupe_accepted)
+        = ROW(excluded.state, excluded.error_message, excluded.uptime_s, excluded.started_at,
+            excluded.last_heartbeat_at, excluded.stopped_at, excluded.checkpoint_cursor,
+            excluded.checkpoint_updated_at, excluded.capabilities, excluded.interval_micros,
+            excluded.drift_micros, excluded.beats, excluded.late, excluded.resets, excluded.jumps,
+            excluded.more, excluded.version, excluded.counter_messages_ingested,
             excluded.counter_messages_failed, excluded.counter_source_api_calls,
             excluded.counter_checkpoint_saves, excluded.counter_dedupe_accepted,
-            excluded.owed_messages_ingested, excluded.owed_messages_failed,
+            excluded.last_sent_at, excluded.owed_messages_ingested, excluded.owed_messages_failed,
             excluded.owed_source_api_calls, excluded.owed_checkpoint_saves,
-            excluded.owed_dedupe_accepted, excluded.checkpoint_cursor,
-            excluded.checkpoint_updated_at, excluded.capabilities, excluded.interval_micros,
-            excluded.drift_micros, excluded.beats, excluded.late, excluded.resets,
-            excluded.jumps);
+            excluded.owed_dedupe_accepted);
     UPDATE tenure.connector_registry AS r SET archived_at = NULL,
-        (instance_id, version, state, error_message, uptime_s, last_heartbeat_at,
-            checkpoint_cursor, checkpoint_updated_at, interval_micros, drift_micros,
+        (instance_id, state, error_message, uptime_s, last_heartbeat_at, checkpoint_cursor,
+            checkpoint_updated_at, interval_micros, drift_micros, more, version,
             counter_messages_ingested, counter_messages_failed, counter_source_api_calls,
             counter_checkpoint_saves, counter_dedupe_accepted)
-        = ROW(n.instance_id, n.version, n.state, n.error_message, n.uptime_s,
-            n.last_heartbeat_at, n.checkpoint_cursor, n.checkpoint_updated_at, n.interval_micros,
-            n.drift_micros, n.counter_messages_ingested, n.counter_messages_failed,
+        = ROW(n.instance_id, n.state, n.error_message, n.uptime_s, n.last_heartbeat_at,
+            n.checkpoint_cursor, n.checkpoint_updated_at, n.interval_micros, n.drift_micros, n.more,
+            n.version, n.counter_messages_ingested, n.counter_messages_failed,
             n.counter_source_api_calls, n.counter_checkpoint_saves, n.counter_dedupe_accepted)
     FROM json_populate_record(NULL::tenure.connector_registry, p_connector::json) AS n
     WHERE p_connector IS NOT NULL AND r.connector_type = v_beat.connector_type
         AND r.endpoint_identity = v_beat.endpoint_identity;
-    BEGIN
-        INSERT INTO tenure.connector_heartbeat_log (connector_type, endpoint_identity,
-            instance_id, state, error_message, uptime_s, counter_messages_ingested,
-            counter_messages_failed, counter_source_api_calls, counter_checkpoint_saves,
-            counter_dedupe_accepted, delta_messages_ingested, delta_messages_failed,
-            delta_source_api_calls, delta_checkpoint_saves, delta_dedupe_accepted, late,
-            received_at, sent_at)
-        VALUES (v_beat.connector_type, v_beat.endpoint_identity, v_beat.instance_id,
-            v_beat.state, v_beat.error_message, v_beat.uptime_s,
-            v_beat.counter_messages_ingested, v_beat.counter_messages_failed,
-            v_beat.counter_source_api_calls, v_beat.counter_checkpoint_saves,
-            v_beat.counter_dedupe_accepted, v_beat.delta_messages_ingested,
-            v_beat.delta_messages_failed, v_beat.delta_source_api_calls,
-            v_beat.delta_checkpoint_saves, v_beat.delta_dedupe_accepted, v_beat.late,
-            v_beat.received_at, v_beat.sent_at);
-    EXCEPTION WHEN OTHERS THEN
-        -- Liveness matters more than the history. A cancelled statement is still cancelled whole.
-        unwritten := SQLERRM;
-        UPDATE tenure.connector_instances SET
-            owed_messages_ingested = owed_messages_ingested + v_beat.delta_messages_ingested,
-            owed_messages_failed = owed_messages_failed + v_beat.delta_messages_failed,
-            owed_source_api_calls = owed_source_api_calls + v_beat.delta_source_api_calls,
-            owed_checkpoint_saves = owed_checkpoint_saves + v_beat.delta_checkpoint_saves,
-            owed_dedupe_accepted = owed_dedupe_accepted + v_beat.delta_dedupe_accepted
-        WHERE connector_type = v_beat.connector_type
-            AND endpoint_identity = v_beat.endpoint_identity
-            AND instance_id = v_beat.instance_id;
-    END;
     RETURN NEXT;
 END $$;

@@ -1,7 +1,6 @@
 
--- Makes room in the history for today and three days to come. A day of which beats went elsewhere
--- already stays there. By the owner's rights: those who run the switchboard need none to make
--- tables. Attached, not made in place: beats of other days do not wait for it.
+-- Creates partitions of the history for today and the next three days, with the owner's rights. A
+-- day that has rows in the default partition stays there. ATTACH does not block other days.
 CREATE OR REPLACE FUNCTION tenure.connector_days_make(p_at timestamptz) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '500ms' AS $$

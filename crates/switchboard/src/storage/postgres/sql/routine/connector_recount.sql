@@ -1,7 +1,6 @@
 
--- Counts a connector again, from the first day on of which the history has every beat: why the
--- token has ended, and which day that is, or null when there is no such connector. Nobody counts
--- meanwhile.
+-- Counts a connector again, from the first day on that the history has whole. Returns why the token
+-- has ended, and that day, or null if there is no such connector. Nobody counts meanwhile.
 CREATE OR REPLACE FUNCTION tenure.connector_recount(
     p_type text, p_endpoint text, p_path text, p_by text, p_reason text, p_token text
 ) RETURNS TABLE (ended text, since timestamptz)

@@ -12,10 +12,8 @@ EXCEPTION WHEN insufficient_privilege OR undefined_function OR feature_not_suppo
     RETURN NULL;
 END $$;
 
--- Starts a new incarnation and notes it: positions go on above the one that comes back. That is a
--- full second of Unix time in microseconds, and at least a million above what is known: no inbox
--- takes a million messages a second, so no reader has seen more. A clock beyond the year 2112 is
--- wrong, and positions stay far below 2^53.
+-- Starts a new incarnation, records it, and returns the position above which it goes on: the next
+-- full second of Unix time in microseconds, and at least a million above every known position.
 CREATE OR REPLACE FUNCTION tenure.inbox_jump(p_by text, p_reason text) RETURNS bigint
 LANGUAGE plpgsql SET lock_timeout = '3s' SET enable_seqscan = off AS $$
 DECLARE
@@ -33,9 +31,8 @@ BEGIN
     RETURN v_floor;
 END $$;
 
--- Starts a new incarnation if this is not the server of the last commit; notes which one it is.
--- Whoever comes second finds that it was done. A role that is not told changes nothing: what is
--- known stays for those that are.
+-- Starts a new incarnation if this is not the server of the last commit, and records which one it
+-- is. A role that may not read the lineage changes nothing.
 CREATE OR REPLACE FUNCTION tenure.inbox_recognise() RETURNS void
 LANGUAGE plpgsql SET lock_timeout = '3s' SET enable_seqscan = off AS $$
 DECLARE

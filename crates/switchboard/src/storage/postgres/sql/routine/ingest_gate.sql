@@ -1,9 +1,8 @@
 
--- Judges tokens and fences, one of each per gate, and remembers the fences that pass. Only gates
--- that stay closed come back: revoked, expired or gone for a token; ahead for an epoch that no
--- store can have granted; full where the source has too many fences; fenced with the newest hold,
--- or fenced_by_all without it, where that hold is no business of the token's.
--- The caller has locked inbox_position.
+-- Checks tokens and fences, one of each per gate; stores the fences that pass. Returns the gates
+-- that stay closed: revoked, expired or gone for a token; ahead for an epoch that no store can have
+-- granted; full if the source has too many fences; fenced with the newest hold, or fenced_by_all
+-- without it if the token must not know it. The caller has locked inbox_position.
 CREATE OR REPLACE FUNCTION tenure.ingest_gate(
     p_tokens text[], p_duties text[], p_epochs bigint[], p_instances text[]
 ) RETURNS TABLE (gate bigint, verdict text, epoch bigint, instance text, updated_at timestamptz)

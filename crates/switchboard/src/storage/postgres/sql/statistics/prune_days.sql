@@ -1,13 +1,10 @@
 -- What has not left a period yet will be taken off it: until then it stays.
-WITH gone AS (
-    DELETE FROM tenure.connector_stats_daily WHERE ctid = ANY (ARRAY(
-        SELECT ctid FROM tenure.connector_stats_daily
-        WHERE day < (
-            SELECT (least(p.since_30d, coalesce($2, c.reached)
-                - $1 * interval '1 microsecond') AT TIME ZONE 'UTC')::date
-            FROM tenure.connector_stats_progress p, tenure.switchboard_clock c
-            WHERE p.only_row AND c.only_row)
-        ORDER BY day LIMIT 1000 FOR UPDATE SKIP LOCKED
-    )) RETURNING true
-)
-SELECT count(*) FROM gone
+DELETE FROM tenure.connector_stats_daily WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM tenure.connector_stats_daily
+    WHERE day < (
+        SELECT (least(p.since_30d, coalesce($2, c.reached)
+            - $1 * interval '1 microsecond') AT TIME ZONE 'UTC')::date
+        FROM tenure.connector_stats_progress p, tenure.switchboard_clock c
+        WHERE p.only_row AND c.only_row)
+    ORDER BY day LIMIT 1000 FOR UPDATE SKIP LOCKED
+)) RETURNING true

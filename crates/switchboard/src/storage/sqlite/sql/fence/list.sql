@@ -1,4 +1,4 @@
-SELECT duty, source_channel, source_provider, source_endpoint_identity, epoch, instance, updated_at
+SELECT source_channel, source_provider, source_endpoint_identity, duty, epoch, instance, updated_at
 FROM ingest_fence
 WHERE (duty, source_channel, source_provider, source_endpoint_identity) > (?1, ?2, ?3, ?4)
     AND (?6 IS NULL OR source = ?6)

@@ -1,3 +1,3 @@
-SELECT duty, source_channel, source_provider, source_endpoint_identity, epoch, instance, updated_at
+SELECT source_channel, source_provider, source_endpoint_identity, duty, epoch, instance, updated_at
 FROM ingest_fence WHERE duty = ?1 AND source IN (?2, x'')
 ORDER BY epoch DESC, source DESC LIMIT 1

@@ -1,5 +1,4 @@
--- Heartbeats with numbers after ?1 and up to ?2, of all connectors or of the connector ?3, ?4 from
--- the time ?5 on. A late heartbeat counts nowhere.
+-- Parameters as in count.sql.
 INSERT INTO connector_stats_daily (connector_type, endpoint_identity, day, messages_ingested,
     messages_failed, source_api_calls, dedupe_accepted, heartbeat_count, healthy_count,
     degraded_count, error_count, uptime_pct)

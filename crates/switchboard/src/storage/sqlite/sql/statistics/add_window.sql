@@ -1,6 +1,4 @@
--- Heartbeats with numbers after ?1 and up to ?2, of all connectors or of the connector ?3, ?4 from
--- the time ?5 on. A late heartbeat counts nowhere.
--- They are added to the period ?6, which began at the time ?7.
+-- Parameters as in count.sql. Adds to the period ?6, which began at the time ?7.
 INSERT INTO connector_stats_window
     (connector_type, endpoint_identity, period, messages_ingested, messages_failed)
 SELECT connector_type, endpoint_identity, ?6,

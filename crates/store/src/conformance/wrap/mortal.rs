@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
-use tenure_core::{Store, StoreError};
+use tenure_core::{Store, StoreResult};
 use tokio::sync::Notify;
 
 use super::Op;
 use super::around::{StoreWrapper, pass_on};
+use crate::delegate::impl_store;
 
 /// Number of calls before a process is killed; stores of the same process share it.
 #[derive(Debug)]
@@ -36,7 +37,7 @@ impl CallBudget {
     }
 }
 
-/// A store as a process with a [`Life`] sees it.
+/// A store as a process with a [`CallBudget`] sees it.
 #[derive(Debug)]
 pub struct Mortal {
     inner: Arc<dyn Store>,
@@ -55,8 +56,8 @@ impl StoreWrapper for Mortal {
     async fn around<T: Send>(
         &self,
         _op: Op,
-        call: impl Future<Output = Result<T, StoreError>> + Send,
-    ) -> Result<T, StoreError> {
+        call: impl Future<Output = StoreResult<T>> + Send,
+    ) -> StoreResult<T> {
         let less = |left: u64| left.checked_sub(1);
         if self.life.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok() {
             return call.await;
@@ -70,4 +71,4 @@ impl StoreWrapper for Mortal {
     }
 }
 
-pass_on!(Mortal);
+impl_store!(Mortal by pass_on);

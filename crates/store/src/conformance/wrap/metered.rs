@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tenure_core::{Clock, Store, StoreError};
+use tenure_core::{Clock, Store, StoreError, StoreResult};
 
 use super::Op;
 use super::around::{StoreWrapper, pass_on};
+use crate::delegate::impl_store;
 
 /// A store that counts its calls, their errors and their time.
 #[derive(Debug)]
@@ -51,8 +52,8 @@ impl StoreWrapper for Metered {
     async fn around<T: Send>(
         &self,
         op: Op,
-        call: impl Future<Output = Result<T, StoreError>> + Send,
-    ) -> Result<T, StoreError> {
+        call: impl Future<Output = StoreResult<T>> + Send,
+    ) -> StoreResult<T> {
         let before = self.clock.now();
         let answer = call.await;
         let took = self.clock.now().since(before);
@@ -70,12 +71,12 @@ impl StoreWrapper for Metered {
     }
 }
 
-pass_on!(Metered);
+impl_store!(Metered by pass_on);
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wrap::{Fault, Flaky};
+    use crate::conformance::wrap::{Fault, Flaky};
     use crate::{BootClock, Memory};
 
     #[tokio::test]

@@ -5,10 +5,11 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use tenure_core::{Code, Store, StoreError};
+use tenure_core::{Code, Store, StoreError, StoreResult};
 
 use super::Op;
 use super::around::{StoreWrapper, pass_on};
+use crate::delegate::impl_store;
 
 /// Fate of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,8 +93,8 @@ impl StoreWrapper for Flaky {
     async fn around<T: Send>(
         &self,
         op: Op,
-        call: impl Future<Output = Result<T, StoreError>> + Send,
-    ) -> Result<T, StoreError> {
+        call: impl Future<Output = StoreResult<T>> + Send,
+    ) -> StoreResult<T> {
         let fault = self.lock().next(op);
         let lost =
             || StoreError::unknown(Code::Lost, format!("the reply to {} is lost", op.as_str()));
@@ -109,7 +110,7 @@ impl StoreWrapper for Flaky {
     }
 }
 
-pass_on!(Flaky);
+impl_store!(Flaky by pass_on);
 
 #[cfg(test)]
 mod tests {

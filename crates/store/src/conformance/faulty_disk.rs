@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::process::{Signal, getpid, kill_process};
 
-use super::disk::{Disk, FileAccess, Lock, RealDisk, Stamp};
+use crate::file::{Disk, FileAccess, Lock, RealDisk, Stamp};
 
 /// The real disk, until a certain step of it kills the process.
 #[derive(Debug)]

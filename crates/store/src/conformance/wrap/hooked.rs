@@ -6,10 +6,11 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use tenure_core::{Store, StoreError};
+use tenure_core::{Store, StoreResult};
 
 use super::Op;
 use super::around::{StoreWrapper, pass_on};
+use crate::delegate::impl_store;
 
 /// Action that runs once, before a call goes on.
 pub type Interlude = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -39,8 +40,8 @@ impl StoreWrapper for Hooked {
     async fn around<T: Send>(
         &self,
         op: Op,
-        call: impl Future<Output = Result<T, StoreError>> + Send,
-    ) -> Result<T, StoreError> {
+        call: impl Future<Output = StoreResult<T>> + Send,
+    ) -> StoreResult<T> {
         if op == self.before {
             let interlude = self.interlude.lock().unwrap_or_else(PoisonError::into_inner).take();
             if let Some(interlude) = interlude {
@@ -51,4 +52,4 @@ impl StoreWrapper for Hooked {
     }
 }
 
-pass_on!(Hooked);
+impl_store!(Hooked by pass_on);
