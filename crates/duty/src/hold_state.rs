@@ -1,9 +1,10 @@
 //! Shared state of a hold: written by the thread that renews, read by the work.
 
+use std::convert::Infallible;
 use std::fmt::Debug;
 use std::future::Future;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tenure_core::engine::EngineEvent;
@@ -14,6 +15,10 @@ use tokio::sync::{mpsc, watch};
 use crate::driver::nap;
 use crate::guard::HoldLost;
 use crate::observe::Observer;
+
+/// Limit of the wait for calls that are under way when a membership ends. Each has its own, which
+/// is shorter.
+const LAST_CALLS_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A hold at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -195,12 +200,42 @@ impl DriverHandle {
 /// The store, called on the runtime of the thread that renews: its connections live there, and the
 /// runtime of user code may end.
 #[derive(Debug, Default)]
-pub(crate) struct StoreHandle(OnceLock<(Handle, Arc<dyn Store>)>);
+pub(crate) struct StoreHandle(Mutex<StoreState>);
+
+#[derive(Clone, Debug, Default)]
+enum StoreState {
+    #[default]
+    Absent,
+    /// Each call keeps a clone of the sender until it has its answer.
+    Open { runtime: Handle, store: Arc<dyn Store>, calls: mpsc::Sender<Infallible> },
+    Closed,
+}
+
+/// Calls that were begun by guards; it ends when they have.
+pub(crate) type RunningCalls = mpsc::Receiver<Infallible>;
 
 impl StoreHandle {
-    pub(crate) fn open(&self, runtime: Handle, store: Arc<dyn Store>) {
-        // Opened once, before the first guard is made.
-        let _ = self.0.set((runtime, store));
+    /// Opened once, before the first guard is made.
+    pub(crate) fn open(&self, runtime: Handle, store: Arc<dyn Store>) -> RunningCalls {
+        let (calls, running) = mpsc::channel(1);
+        self.set(StoreState::Open { runtime, store, calls });
+        running
+    }
+
+    /// Refuses calls from now on, and waits until those under way have their answers: a commit
+    /// whose answer is thrown away would be unknown for no reason.
+    pub(crate) async fn close(&self, mut running: RunningCalls) {
+        self.set(StoreState::Closed);
+        // A store that does not answer must not keep the thread.
+        let _ = tokio::time::timeout(LAST_CALLS_TIMEOUT, running.recv()).await;
+    }
+
+    fn set(&self, state: StoreState) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = state;
+    }
+
+    fn state(&self) -> StoreState {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(crate) async fn call<T, Fut>(
@@ -211,12 +246,22 @@ impl StoreHandle {
         T: Send + 'static,
         Fut: Future<Output = Result<T, StoreError>> + Send + 'static,
     {
-        let Some((runtime, store)) = self.0.get() else {
-            return Err(StoreError::refused(Code::Absent, "fixed partitions have no store"));
+        let (runtime, store, running) = match self.state() {
+            StoreState::Open { runtime, store, calls } => (runtime, store, calls),
+            StoreState::Absent => {
+                return Err(StoreError::refused(Code::Absent, "fixed partitions have no store"));
+            }
+            StoreState::Closed => {
+                return Err(StoreError::refused(Code::Fenced, "the membership has ended"));
+            }
         };
-        let call = call(Arc::clone(store));
+        let answer = call(store);
+        let answered = runtime.spawn(async move {
+            let _running = running;
+            answer.await
+        });
         // The thread may end meanwhile; what was sent may have happened.
-        runtime.spawn(call).await.unwrap_or_else(|_| {
+        answered.await.unwrap_or_else(|_| {
             Err(StoreError::unknown(Code::Lost, "the membership ended before the answer came"))
         })
     }

@@ -236,3 +236,6 @@ pub(crate) async fn nap(clock: &dyn Clock, wake: LocalInstant, most: Duration) {
         tokio::time::sleep(left.min(most)).await;
     }
 }
+
+#[cfg(test)]
+mod tests;

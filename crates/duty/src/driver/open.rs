@@ -70,7 +70,8 @@ pub(super) async fn attend(
             return ready.send(Err(error));
         }
     };
-    handle.store.open(Handle::current(), Arc::clone(&store));
+    let guard_store = Arc::clone(&handle.store);
+    let running = guard_store.open(Handle::current(), Arc::clone(&store));
     let progress = settings.progress.map(|most| most / 4);
     let driver = Driver {
         engine: Engine::new(settings.clone(), process::entropy(), clock.now()),
@@ -86,6 +87,7 @@ pub(super) async fn attend(
         calls: tokio::task::JoinSet::new(),
     };
     driver.run().await;
+    guard_store.close(running).await;
 }
 
 /// Opens the store. Errors are those that do not pass.

@@ -1,0 +1,62 @@
+//! The end of a membership, on a store that answers late.
+
+use tenure_core::store::Evict;
+use tenure_core::{Document, DutyId, GroupName, Reason, Ttl};
+use tenure_store::conformance::wrap::{Hooked, Op};
+use tenure_store::{BootClock, Memory};
+
+use super::*;
+use crate::guard::Guard;
+use crate::join::{Duties, opener};
+
+/// Fails instead of hanging.
+async fn soon<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(20), future).await.expect("waited in vain")
+}
+
+async fn assigned(membership: &mut Membership) -> Guard {
+    loop {
+        if let MembershipEvent::Assigned(guard) = soon(membership.next()).await.unwrap() {
+            return guard;
+        }
+    }
+}
+
+/// The instance is evicted while the store has not yet answered a commit: the answer still counts,
+/// and later calls are known not to have happened.
+#[tokio::test]
+async fn a_commit_under_way_gets_its_answer_after_the_membership_has_ended() {
+    let memory: Arc<dyn Store> = Arc::new(Memory::new(Arc::new(BootClock)));
+    let (begun, begins) = oneshot::channel();
+    let (go_on, goes_on) = oneshot::channel::<()>();
+    let pause = Box::pin(async move {
+        begun.send(()).unwrap();
+        goes_on.await.unwrap();
+    });
+    let slow: Arc<dyn Store> = Arc::new(Hooked::new(Arc::clone(&memory), Op::Commit, pause));
+    let open = opener(move || {
+        let slow = Arc::clone(&slow);
+        async { Ok(slow) }
+    });
+    let (group, ttl) = (GroupName::new("g").unwrap(), Ttl::new(Duration::from_secs(2)).unwrap());
+    let duties = Duties::Standby(DutyId::new("d").unwrap());
+    let join = Join::new(open, Arc::new(BootClock), group.clone(), ttl, duties);
+    let mut membership = join.start().await.unwrap();
+    let guard = assigned(&mut membership).await;
+
+    let committing = guard.clone();
+    let document = Document::new(*b"1").unwrap();
+    let mut commit = tokio::spawn(async move { committing.commit(document).await });
+    soon(begins).await.unwrap();
+    let why = Reason::new("test").unwrap();
+    memory.evict(&group, membership.instance(), Evict::Now, &why).await.unwrap();
+    while !matches!(soon(membership.next()).await, Some(MembershipEvent::Ended(_))) {}
+    let early = tokio::time::timeout(Duration::from_millis(200), &mut commit).await;
+    assert!(early.is_err(), "answered before the store did: {early:?}");
+
+    go_on.send(()).unwrap();
+    let refused = soon(commit).await.unwrap().unwrap_err();
+    assert!(refused.code() == Code::Fenced && !refused.is_unknown(), "{refused}");
+    let refused = soon(guard.load()).await.unwrap_err();
+    assert!(refused.code() == Code::Fenced && !refused.is_unknown(), "{refused}");
+}
