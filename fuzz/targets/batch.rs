@@ -1,4 +1,4 @@
-//! Any bytes are a list of items or no batch; items put together again are the same list.
+//! Any bytes are a list of items or rejected; joined items split again into the same list.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -12,7 +12,7 @@ fuzz_target!(|bytes: &[u8]| {
         let again = [&b"["[..], &items.join(&b", "[..]), b"]"].concat();
         assert_eq!(split_array(&again, MOST).as_ref(), Ok(&items));
         for item in items {
-            // What the array was split by is JSON, whatever else is wrong with it.
+            // Items of an array are valid JSON, whatever other errors they have.
             if let Err(invalid) = read(item) {
                 assert_ne!(invalid.issues[0].kind, "json_invalid", "{invalid}");
             }

@@ -1,5 +1,5 @@
-//! Any texts are a config and a state or none; the bucket that is chosen is one of them, whatever
-//! they are, and everything else in them stays as it was. A `|` stands between the two.
+//! Any text before and after `|` is a config and a state, or rejected. The chosen bucket exists,
+//! and all other members stay unchanged.
 #![no_main]
 
 use std::fmt;
@@ -36,7 +36,7 @@ fn total(total: u32) -> Total {
     Total::new(total.into()).unwrap()
 }
 
-/// A number that stands for many takes no more room than another.
+/// Asserts that memory use depends on the length of the text, not on the size of its numbers.
 fn within_bounds<T>(text: &str, read: impl FnOnce() -> T) -> T {
     MEMORY.reset_peak_usage();
     let before = MEMORY.current_usage();
@@ -114,7 +114,7 @@ fn choose(config: &Object, state: Option<&Object>) {
     rotate(&read, config, state, at_start);
 }
 
-/// A bucket was chosen: it can be, the next one is another, and nothing else has changed.
+/// Checks a rotation: the bucket is valid, the next one follows it, and nothing else has changed.
 fn rotate(read: &Config, config: &Object, state: Option<&Object>, applied: AppliedBucket) {
     let bucket = applied.executed.unwrap().bucket;
     assert!((1..=read.total.get()).contains(&bucket));
@@ -126,7 +126,7 @@ fn rotate(read: &Config, config: &Object, state: Option<&Object>, applied: Appli
     let empty = Object::default();
     let ours = [STATE, OWN_STATE];
     assert_eq!(others(state.unwrap_or(&empty), &ours), others(&new_state, &ours));
-    // The other members have not moved, nor has anything between them.
+    // The other members and the text between them have not moved.
     let again =
         apply(applied.config.clone(), Some(new_state.clone()), CommitTiming::AtStart).unwrap();
     let expected = match &read.ranges {
@@ -134,13 +134,13 @@ fn rotate(read: &Config, config: &Object, state: Option<&Object>, applied: Appli
         None => bucket % read.total.get() + 1,
     };
     assert_eq!(again.executed.unwrap().bucket, expected);
-    // A state of ours is never damaged, nor of another total.
+    // A state written by Tenure is never damaged, and has the current total.
     assert_eq!(again.notices.len(), 1);
     assert_eq!(around(&applied.config, &["bucket_id"]), around(&again.config, &["bucket_id"]));
     assert_eq!(around(&new_state, &ours), around(&again.state.unwrap(), &ours));
 }
 
-/// The members that have none of these names, in their order and as they are written.
+/// Members with other names than these, in order and as written.
 fn others<'a>(object: &'a Object, names: &[&str]) -> Vec<(String, &'a str)> {
     let mut members = members(object);
     members.retain(|(name, _)| !names.contains(&name.as_str()));

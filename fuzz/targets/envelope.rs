@@ -1,4 +1,4 @@
-//! Any bytes are an event or a refusal; an event's envelope is that event again.
+//! Any bytes are an event or rejected; reading an event's envelope again gives the same event.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -22,7 +22,7 @@ fn accepted(event: &IngestEvent) {
     assert!(!event.dedupe.key.contains('\0'));
     let by_content = event.dedupe.key.starts_with("hash:");
     assert_eq!(event.dedupe.previous_hour.is_some(), by_content);
-    // Space around it says nothing.
+    // White space around it changes nothing.
     let spaced = format!(" \n{}\t", event.envelope);
     assert_eq!(read(spaced.as_bytes()).as_ref(), Ok(event));
 }

@@ -1,4 +1,4 @@
-//! Any bytes are a heartbeat or a refusal; what a heartbeat says, every store can keep.
+//! Any bytes are a heartbeat or rejected; every store can keep the texts of a heartbeat.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -43,7 +43,7 @@ fn accepted(bytes: &[u8], beat: &Heartbeat) {
     let registered = [beat.connector_type.clone()];
     let of = connector_type_of("api", "internal", &registered);
     assert_eq!(of == beat.connector_type, fits(&beat.connector_type, "api", "internal"));
-    // Space around it says nothing.
+    // White space around it changes nothing.
     let spaced = [b" \n".as_slice(), bytes, b"\t"].concat();
     assert_eq!(read(&spaced).as_ref(), Ok(beat));
 }

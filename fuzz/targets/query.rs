@@ -1,4 +1,4 @@
-//! Any query is understood or refused, and what is understood is within its limits.
+//! Any query is accepted or rejected, and accepted values are within their limits.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -13,7 +13,7 @@ fuzz_target!(|query: &str| {
             for text in texts.into_iter().flatten() {
                 assert!((1..=1_024).contains(&text.len()) && !text.contains('\0'));
             }
-            // Every parameter that is understood may be there once.
+            // No accepted parameter may occur twice.
             if !query.trim_matches('&').is_empty() {
                 assert!(inbox_query(&format!("{query}&{query}")).is_err());
             }

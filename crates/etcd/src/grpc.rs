@@ -1,4 +1,4 @@
-//! gRPC over HTTP/2: one connection, calls with one answer, and streams.
+//! gRPC over HTTP/2: one connection with unary calls and streams.
 
 use std::convert::Infallible;
 use std::error::Error as StdError;
@@ -21,18 +21,18 @@ use tokio::time::timeout;
 
 use crate::message::{LeaseKeepAliveRequest, LeaseKeepAliveResponse, WatchResponse};
 
-/// A message begins with a byte that says whether it is compressed, and its length.
+/// A message is preceded by a compression flag (one byte) and its length.
 const FRAME_HEADER_BYTES: usize = 5;
 
-/// So long a request that was not sent waits to hear why.
+/// Time limit of an unsent request for learning why it was not sent.
 const END_REASON_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Body of a request: one message, or a stream of them.
+/// Body of a request: one message, or a stream of messages.
 type Body = Either<Full<Bytes>, Feed<Bytes, Infallible>>;
 
 type BoxError = Box<dyn StdError + Send + Sync>;
 
-/// A boxed call: HTTP/2 is compiled here, once, and not in each crate that awaits it.
+/// A boxed call, so that HTTP/2 is compiled once here, not in each crate that awaits it.
 type BoxedCall<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 
 /// A stream of bytes to the server.
@@ -43,18 +43,18 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for S {}
 /// Why a call has no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No byte of the request has left.
+    /// No byte of the request was sent.
     #[error("not sent")]
     NotSent(#[source] BoxError),
-    /// The request may have left, and no answer was read.
+    /// The request may have been sent, but no answer was read.
     #[error("no answer")]
     Lost(#[source] BoxError),
-    /// The server, or somebody between, has said no.
+    /// The server, or a proxy in between, returned an error.
     #[error("gRPC status {code}: {message}")]
     Status {
-        /// gRPC's number for the kind of failure.
+        /// gRPC status code.
         code: i32,
-        /// The server's words.
+        /// Message of the status.
         message: String,
     },
 }
@@ -72,23 +72,22 @@ impl Error {
 /// Limits of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// The server is asked whether it is there when a call has waited for so long.
+    /// After a call has waited this long, the server is checked with a ping.
     pub silence: Duration,
-    /// So long it may take to say so, before the connection is given up.
+    /// Time limit for the answer to a ping, after which the connection is closed.
     pub answer: Duration,
-    /// The largest message that is read, in bytes.
+    /// Maximum size of a received message, in bytes.
     pub largest: usize,
 }
 
 impl Default for Limits {
-    /// etcd does not like to be asked more often than every five seconds.
+    /// etcd rejects pings more often than every five seconds.
     fn default() -> Self {
         let (silence, answer) = (Duration::from_secs(6), Duration::from_secs(2));
         Self { silence, answer, largest: 256 << 20 }
     }
 }
 
-/// One connection.
 #[derive(Clone)]
 pub(crate) struct GrpcChannel {
     sender: SendRequest<Body>,
@@ -113,7 +112,7 @@ impl GrpcChannel {
                 .handshake(TokioIo::new(stream));
             let (sender, connection) = handshake.await.map_err(Error::not_sent)?;
             let (told, ended) = watch::channel(None);
-            // It ends when nobody can use it any more.
+            // The task ends when the last user of the connection is gone.
             tokio::spawn(async move {
                 if let Err(error) = connection.await {
                     told.send_replace(Some(words(&error)));
@@ -123,7 +122,8 @@ impl GrpcChannel {
         })
     }
 
-    /// Why the connection has ended; a request that it did not take is not told.
+    /// Waits for the reason why the connection has ended, which the error of an unsent request
+    /// lacks.
     async fn end(&self) -> Option<String> {
         let mut ended = self.ended.clone();
         let known = timeout(END_REASON_TIMEOUT, ended.wait_for(Option::is_some)).await;
@@ -142,7 +142,7 @@ impl GrpcChannel {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
         headers.insert(TE, HeaderValue::from_static("trailers"));
         headers.insert(USER_AGENT, HeaderValue::from_static("tenure"));
-        // A server without a leader says so instead of waiting for one.
+        // Makes a server without a leader return an error instead of waiting for one.
         headers.insert("hasleader", HeaderValue::from_static("true"));
         if let Some(token) = &self.token {
             headers.insert("token", token.clone());
@@ -150,7 +150,7 @@ impl GrpcChannel {
         Ok(request)
     }
 
-    /// Sends a request, and gives its answer once that has begun.
+    /// Sends a request; returns its response once the headers have arrived.
     fn send(&self, path: &'static str, body: Body) -> BoxedCall<'_, Incoming> {
         Box::pin(async move {
             let request = self.request(path, body)?;
@@ -165,7 +165,7 @@ impl GrpcChannel {
                 },
             };
             let status = response.status();
-            // A short refusal has no body, and its status stands in the head.
+            // A refusal without a body has its status in the headers.
             if let Some(refused) = refusal(response.headers()) {
                 return Err(refused);
             }
@@ -180,7 +180,7 @@ impl GrpcChannel {
         ResponseStream { body, buffer: BytesMut::new(), largest: self.largest, kind: PhantomData }
     }
 
-    /// A call with one answer.
+    /// Makes a unary call.
     pub(crate) async fn call<Q, A>(&self, path: &'static str, question: &Q) -> Result<A, Error>
     where
         Q: Message,
@@ -190,14 +190,14 @@ impl GrpcChannel {
         let mut answers = self.answers::<A>(self.send(path, body).await?);
         let missing = || Error::lost("the answer is empty");
         let answer = answers.next().await?.ok_or_else(missing)?;
-        // What follows says whether the server means it.
+        // The trailers that follow hold the status.
         match answers.next().await? {
             None => Ok(answer),
             Some(_) => Err(Error::lost("more than one answer")),
         }
     }
 
-    /// A call that goes on; it begins with a question, since a server is silent before.
+    /// Opens a stream. It begins with a request, because the server sends nothing before.
     pub(crate) async fn open<Q, A>(
         &self,
         path: &'static str,
@@ -214,13 +214,13 @@ impl GrpcChannel {
     }
 }
 
-/// An error with what it comes from.
+/// Joins the messages of an error and its sources.
 fn words(error: &(dyn StdError + 'static)) -> String {
     let chain = std::iter::successors(Some(error), |error| (*error).source());
     chain.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
-/// The failure that headers or trailers tell of, if any.
+/// Returns the error in headers or trailers, if any.
 fn refusal(headers: &HeaderMap) -> Option<Error> {
     let code = headers.get("grpc-status")?.to_str().ok().and_then(|code| code.parse().ok());
     let words = headers.get("grpc-message").map_or(&b""[..], HeaderValue::as_bytes);
@@ -232,7 +232,7 @@ fn refusal(headers: &HeaderMap) -> Option<Error> {
     }
 }
 
-/// A message as it goes over the wire.
+/// Encodes a message with its frame header.
 fn framed(message: &impl Message) -> Result<Bytes, Error> {
     let length = message.encoded_len();
     let mut bytes = BytesMut::with_capacity(FRAME_HEADER_BYTES + length);
@@ -242,7 +242,7 @@ fn framed(message: &impl Message) -> Result<Bytes, Error> {
     Ok(bytes.freeze())
 }
 
-/// Takes one whole message from what was read so far.
+/// Takes one complete message from the buffer.
 fn unframed(buffer: &mut BytesMut, largest: usize) -> Result<Option<Bytes>, Error> {
     let Some(mut prefix) = buffer.get(..FRAME_HEADER_BYTES) else { return Ok(None) };
     if prefix.get_u8() != 0 {
@@ -259,7 +259,6 @@ fn unframed(buffer: &mut BytesMut, largest: usize) -> Result<Option<Bytes>, Erro
     Ok(Some(buffer.split_to(length).freeze()))
 }
 
-/// The answers of one call.
 struct ResponseStream<A> {
     body: Incoming,
     buffer: BytesMut,
@@ -268,8 +267,8 @@ struct ResponseStream<A> {
 }
 
 impl<A: Message + Default> ResponseStream<A> {
-    /// The next answer; `None` when the server has ended the call well. Nothing is lost when the
-    /// caller stops waiting.
+    /// Returns the next response; `None` if the server has ended the call without error. Cancel
+    /// safe.
     async fn next(&mut self) -> Result<Option<A>, Error> {
         loop {
             if let Some(message) = unframed(&mut self.buffer, self.largest)? {
@@ -294,37 +293,36 @@ impl<A: Message + Default> ResponseStream<A> {
     }
 }
 
-/// A call that goes on: questions and answers.
+/// An open stream of requests and responses.
 pub struct BidiStream<A> {
     questions: Sender<Bytes, Infallible>,
     answers: ResponseStream<A>,
 }
 
-/// The changes of some keys.
+/// Changes of watched keys.
 pub type WatchStream = BidiStream<WatchResponse>;
 
 impl<A: Message + Default> BidiStream<A> {
-    /// The next answer; `None` when the server has ended the stream. Nothing is lost when the
-    /// caller stops waiting.
+    /// Returns the next response; `None` when the server has ended the stream. Cancel safe.
     pub async fn next(&mut self) -> Result<Option<A>, Error> {
         self.answers.next().await
     }
 
-    /// The answer to the question that the stream was opened with.
+    /// Returns the response to the request that opened the stream.
     pub(crate) async fn first(&mut self) -> Result<A, Error> {
         self.next().await?.ok_or_else(|| Error::lost("the stream ended without an answer"))
     }
 }
 
-/// A stream on which one lease is extended.
+/// A stream that extends one lease.
 pub struct KeepAlive {
     pub(crate) stream: BidiStream<LeaseKeepAliveResponse>,
     pub(crate) request: LeaseKeepAliveRequest,
 }
 
 impl KeepAlive {
-    /// Extends the lease; a TTL of zero says that there is none. Whoever stops waiting must not use
-    /// the stream again: it would take the answer for that to its next question.
+    /// Extends the lease; a TTL of zero means that the lease does not exist. After a cancelled call
+    /// the stream must not be used again: the next call would take the late answer for its own.
     pub async fn extend(&mut self) -> Result<LeaseKeepAliveResponse, Error> {
         let sent = self.stream.questions.send_data(framed(&self.request)?).await;
         sent.map_err(Error::not_sent)?;

@@ -1,10 +1,10 @@
-//! Client of etcd: the calls that the store makes, over gRPC.
+//! Client of etcd: the calls that the store needs, over gRPC.
 //!
-//! A [`Client`] is one connection to one server. It neither retries nor chooses among servers, and
-//! sets no time limit: the store does, because it knows which calls may be repeated. Encryption is
-//! the caller's, too: a connection is made over any stream of bytes.
+//! A [`Client`] is one connection to one server. It neither retries, nor chooses among servers, nor
+//! sets time limits: the store does, because it knows which calls may be repeated. The caller also
+//! provides encryption: a connection works over any byte stream.
 //!
-//! The messages are written by hand from etcd's `rpc.proto`, so that a build needs no `protoc`.
+//! The messages are written by hand after etcd's `rpc.proto`, so that a build needs no `protoc`.
 //!
 //! Why: docs/decisions/0025-etcd-own-client.md
 
@@ -19,22 +19,22 @@ use tokio::net::TcpStream;
 pub use grpc::{Error, KeepAlive, Limits, WatchStream};
 pub use message::*;
 
-/// gRPC's number for something that does not exist.
+/// gRPC status code for a missing entity.
 const NOT_FOUND: i32 = 5;
 
-/// A connection to one server. Copies share it; it ends with the last of them and their streams.
+/// A connection to one server. Clones share it; it closes with the last clone and stream.
 #[derive(Clone)]
 pub struct Client(grpc::GrpcChannel);
 
 impl Client {
-    /// Connects without encryption, for tools.
+    /// Connects without encryption; for tools.
     pub async fn connect(address: &str, limits: &Limits) -> Result<Self, Error> {
         let socket = TcpStream::connect(address).await.map_err(Error::not_sent)?;
         socket.set_nodelay(true).map_err(Error::not_sent)?;
         Self::over(socket, &format!("http://{address}"), limits).await
     }
 
-    /// Takes a connected stream; `origin` is `http://HOST:PORT` or `https://HOST:PORT`.
+    /// Connects over an open stream; `origin` is `http://HOST:PORT` or `https://HOST:PORT`.
     pub async fn over<S>(stream: S, origin: &str, limits: &Limits) -> Result<Self, Error>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -43,7 +43,7 @@ impl Client {
         Ok(Self(grpc::GrpcChannel::new(Box::new(stream), origin, *limits).await?))
     }
 
-    /// Signs in: later calls of this copy are made by that user.
+    /// Signs in: later calls of this clone are made as that user.
     pub async fn sign_in(&mut self, name: &str, password: &str) -> Result<(), Error> {
         let request = AuthenticateRequest { name: name.to_owned(), password: password.to_owned() };
         let answer: AuthenticateResponse =
@@ -54,7 +54,7 @@ impl Client {
         Ok(())
     }
 
-    /// Reads keys, as of now.
+    /// Reads keys at the current revision.
     pub async fn range(&self, request: &Range) -> Result<RangeResponse, Error> {
         self.0.call("/etcdserverpb.KV/Range", request).await
     }
@@ -64,18 +64,18 @@ impl Client {
         self.0.call("/etcdserverpb.KV/DeleteRange", request).await
     }
 
-    /// Compares, and then does the one or the other, in one step.
+    /// Compares keys, then runs one of two lists of operations, atomically.
     pub async fn txn(&self, request: &Txn) -> Result<TxnResponse, Error> {
         self.0.call("/etcdserverpb.KV/Txn", request).await
     }
 
-    /// Grants a lease of that number; the server chooses one for zero.
+    /// Grants a lease with this id; for zero the server chooses one.
     pub async fn lease_grant(&self, id: i64, seconds: i64) -> Result<LeaseGrantResponse, Error> {
         let request = LeaseGrantRequest { ttl: seconds, id };
         self.0.call("/etcdserverpb.Lease/LeaseGrant", &request).await
     }
 
-    /// Ends a lease, with all keys that hang on it.
+    /// Revokes a lease and deletes all keys attached to it.
     pub async fn lease_revoke(&self, id: i64) -> Result<LeaseRevokeResponse, Error> {
         self.0.call("/etcdserverpb.Lease/LeaseRevoke", &LeaseRevokeRequest { id }).await
     }
@@ -86,8 +86,7 @@ impl Client {
         self.0.call("/etcdserverpb.Lease/LeaseTimeToLive", &request).await
     }
 
-    /// Extends a lease, and keeps the stream on which it can be extended again. The first answer
-    /// is the server's, too.
+    /// Extends a lease; returns the stream on which it can be extended again, and the answer.
     pub async fn lease_keep_alive(
         &self,
         id: i64,
@@ -102,13 +101,13 @@ impl Client {
         Ok((KeepAlive { stream, request }, answer))
     }
 
-    /// Opens a watch. Its first message says whether the server has taken it.
+    /// Opens a watch. Its first message reports whether the server has created it.
     pub async fn watch(&self, create: WatchCreate) -> Result<WatchStream, Error> {
         let request = WatchRequest { request: Some(WatchAction::Create(create)) };
         self.0.open("/etcdserverpb.Watch/Watch", &request).await
     }
 
-    /// Members of the cluster, as known to this server.
+    /// Reads the members of the cluster, as known to this server.
     pub async fn member_list(&self) -> Result<MemberListResponse, Error> {
         self.0.call("/etcdserverpb.Cluster/MemberList", &MemberListRequest {}).await
     }
@@ -118,7 +117,7 @@ impl Client {
         self.0.call("/etcdserverpb.Maintenance/Status", &StatusRequest {}).await
     }
 
-    /// The alarms that are raised in the cluster.
+    /// Reads the active alarms of the cluster.
     pub async fn alarms(&self) -> Result<AlarmResponse, Error> {
         self.0.call("/etcdserverpb.Maintenance/Alarm", &AlarmRequest {}).await
     }

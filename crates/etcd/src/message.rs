@@ -1,10 +1,10 @@
-//! Messages of etcd's `rpc.proto` and `kv.proto`, with their numbers: those that are used here, and
-//! of them the fields that are. Fields that are not named are skipped when they are read.
+//! Messages of etcd's `rpc.proto` and `kv.proto`, limited to the messages and fields that are used.
+//! Other fields are skipped when a message is read.
 #![allow(missing_docs, reason = "the fields are etcd's, and documented there")]
 
 use prost::{Message, Oneof};
 
-/// Declares messages: each field with its type here, its type in the protocol and its number.
+/// Declares messages: each field with its Rust type, its protocol type and its number.
 macro_rules! messages {
     ($(
         $(#[$meta:meta])*
@@ -20,7 +20,7 @@ messages! {
     pub ResponseHeader {
         member_id: u64 = [uint64, tag = 2];
         revision: i64 = [int64, tag = 3];
-        /// The term of the last entry that the member has applied.
+        /// Term of the last entry that the member has applied.
         raft_term: u64 = [uint64, tag = 4];
     }
 
@@ -35,13 +35,13 @@ messages! {
 
     pub Range {
         key: Vec<u8> = [bytes = "vec", tag = 1];
-        /// Excluded; empty for one key.
+        /// End of the range, exclusive; empty for one key.
         range_end: Vec<u8> = [bytes = "vec", tag = 2];
         limit: i64 = [int64, tag = 3];
         revision: i64 = [int64, tag = 4];
         /// 0 for none, 1 for ascending, 2 for descending.
         sort_order: i32 = [int32, tag = 5];
-        /// 0 for the key, 2 for the revision of its creation.
+        /// 0 for the key, 2 for the creation revision.
         sort_target: i32 = [int32, tag = 6];
         keys_only: bool = [bool, tag = 8];
         count_only: bool = [bool, tag = 9];
@@ -67,7 +67,7 @@ messages! {
 
     pub DeleteRange {
         key: Vec<u8> = [bytes = "vec", tag = 1];
-        /// Excluded; empty for one key.
+        /// End of the range, exclusive; empty for one key.
         range_end: Vec<u8> = [bytes = "vec", tag = 2];
     }
 
@@ -75,7 +75,7 @@ messages! {
         deleted: i64 = [int64, tag = 2];
     }
 
-    /// A part of a transaction.
+    /// An operation of a transaction.
     pub TxnOp {
         action: Option<TxnAction> = [oneof = "TxnAction", tags = "1, 2, 3, 4"];
     }
@@ -113,7 +113,7 @@ messages! {
 
     pub LeaseKeepAliveResponse {
         header: Option<ResponseHeader> = [message, optional, tag = 1];
-        /// In seconds; zero when there is no such lease.
+        /// In seconds; zero if the lease does not exist.
         ttl: i64 = [int64, tag = 3];
     }
 
@@ -123,7 +123,7 @@ messages! {
     }
 
     pub LeaseTimeToLiveResponse {
-        /// Remaining seconds; negative when there is no such lease.
+        /// Remaining seconds; negative if the lease does not exist.
         ttl: i64 = [int64, tag = 3];
         granted_ttl: i64 = [int64, tag = 4];
     }
@@ -134,9 +134,9 @@ messages! {
 
     pub WatchCreate {
         key: Vec<u8> = [bytes = "vec", tag = 1];
-        /// Excluded; empty for one key.
+        /// End of the range, exclusive; empty for one key.
         range_end: Vec<u8> = [bytes = "vec", tag = 2];
-        /// Zero for what changes from now on.
+        /// Zero for changes from now on.
         start_revision: i64 = [int64, tag = 3];
     }
 
@@ -162,7 +162,7 @@ messages! {
         is_learner: bool = [bool, tag = 5];
     }
 
-    /// Asks which alarms there are.
+    /// Requests the active alarms.
     pub(crate) AlarmRequest {}
 
     pub AlarmResponse {
@@ -170,7 +170,7 @@ messages! {
     }
 
     pub AlarmMember {
-        /// [`NO_SPACE`], [`CORRUPT`], or one that is newer than this client.
+        /// [`NO_SPACE`], [`CORRUPT`], or an alarm that this client does not know.
         alarm: i32 = [int32, tag = 2];
     }
 
@@ -179,7 +179,7 @@ messages! {
     pub StatusResponse {
         header: Option<ResponseHeader> = [message, optional, tag = 1];
         db_size: i64 = [int64, tag = 3];
-        /// Zero when it knows none.
+        /// Zero if the member knows no leader.
         leader: u64 = [uint64, tag = 4];
         /// Zero before version 3.6.
         db_size_quota: i64 = [int64, tag = 12];
@@ -198,24 +198,24 @@ messages! {
 }
 
 impl Range {
-    /// One key.
+    /// Selects one key.
     pub fn of(key: impl Into<Vec<u8>>) -> Self {
         Self { key: key.into(), ..Self::default() }
     }
 
-    /// Keys from the first to before the second.
+    /// Selects keys from the first, inclusive, to the second, exclusive.
     pub fn between(key: impl Into<Vec<u8>>, range_end: impl Into<Vec<u8>>) -> Self {
         Self { range_end: range_end.into(), ..Self::of(key) }
     }
 
-    /// The oldest first.
+    /// Sorts by creation, oldest first.
     pub fn by_creation(self) -> Self {
         Self { sort_order: 1, sort_target: 2, ..self }
     }
 }
 
 impl DeleteRange {
-    /// Keys from the first to before the second.
+    /// Selects keys from the first, inclusive, to the second, exclusive.
     pub fn between(key: impl Into<Vec<u8>>, range_end: impl Into<Vec<u8>>) -> Self {
         Self { key: key.into(), range_end: range_end.into() }
     }
@@ -238,12 +238,12 @@ impl TxnOp {
         Self { action: Some(TxnAction::Get(range)) }
     }
 
-    /// Writes a key that hangs on no lease.
+    /// Writes a key without a lease.
     pub fn put(key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> Self {
         Self::put_leased(key, value, 0)
     }
 
-    /// Writes a key that goes with its lease.
+    /// Writes a key attached to a lease.
     pub fn put_leased(key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>, lease: i64) -> Self {
         Put { key: key.into(), value: value.into(), lease, ..Put::default() }.into()
     }
@@ -271,7 +271,7 @@ impl From<DeleteRange> for TxnOp {
 }
 
 impl TxnOpResponse {
-    /// Whether it is a nested transaction whose compares were true.
+    /// Whether this is a nested transaction whose compares were true.
     pub fn succeeded(&self) -> bool {
         matches!(&self.outcome, Some(TxnOutcome::Txn(txn)) if txn.succeeded)
     }
@@ -289,10 +289,10 @@ pub enum TxnOutcome {
     Txn(TxnResponse),
 }
 
-/// True when a key has, as it is now, what is given.
+/// Condition on the current state of a key.
 #[derive(Clone, PartialEq, Message)]
 pub struct Compare {
-    /// 0 for equal.
+    /// 0 for equality.
     #[prost(int32, tag = "1")]
     result: i32,
     #[prost(int32, tag = "2")]
@@ -314,12 +314,12 @@ enum CompareTarget {
 }
 
 impl Compare {
-    /// A key that does not exist has version zero.
+    /// Compares the version; a missing key has version zero.
     pub fn version(key: impl Into<Vec<u8>>, version: i64) -> Self {
         Self { result: 0, target: 0, key: key.into(), given: Some(CompareTarget::Version(version)) }
     }
 
-    /// A key that does not exist has revision zero.
+    /// Compares the modification revision; a missing key has revision zero.
     pub fn mod_revision(key: impl Into<Vec<u8>>, revision: i64) -> Self {
         Self {
             result: 0,
@@ -350,24 +350,24 @@ impl Txn {
         Self::default()
     }
 
-    /// Conditions, all of which must hold.
+    /// Sets the conditions, all of which must be true.
     pub fn when(self, compare: impl Into<Vec<Compare>>) -> Self {
         Self { compare: compare.into(), ..self }
     }
 
-    /// Operations if all conditions hold.
+    /// Sets the operations to run if all conditions are true.
     pub fn and_then(self, success: impl Into<Vec<TxnOp>>) -> Self {
         Self { success: success.into(), ..self }
     }
 
-    /// Operations otherwise.
+    /// Sets the operations to run otherwise.
     pub fn or_else(self, failure: impl Into<Vec<TxnOp>>) -> Self {
         Self { failure: failure.into(), ..self }
     }
 }
 
 impl LeaseKeepAliveResponse {
-    /// The term that the member had applied before it extended the lease, or passed that on.
+    /// Returns the term that the member had applied before it extended or forwarded the lease.
     pub fn term(&self) -> u64 {
         self.header.as_ref().map_or(0, |header| header.raft_term)
     }
@@ -379,17 +379,17 @@ pub(crate) enum WatchAction {
     Create(WatchCreate),
 }
 
-/// The database is full.
+/// Alarm: the database is full.
 pub const NO_SPACE: i32 = 1;
 
-/// Members do not have the same keys.
+/// Alarm: members have different data.
 pub const CORRUPT: i32 = 2;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// As `protoc` encodes the same text: a number off by one would go unnoticed by the server.
+    /// Compares with the output of `protoc`: the server would not notice a wrong field number.
     #[test]
     fn a_transaction_has_the_bytes_of_the_published_protocol() {
         let txn = Txn::new()

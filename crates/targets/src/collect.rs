@@ -1,10 +1,10 @@
-//! List of targets while it is read.
+//! Collector of target lists.
 
 use tenure_core::{DutyId, Label, Listing, StoreError, Target};
 
 use crate::error::{TargetsError, bad, too_many};
 
-/// A list that is being read. An invalid entry is an error of the whole list.
+/// A list being read. An invalid entry fails the whole list.
 #[derive(Debug)]
 pub(crate) struct Collector {
     most: usize,
@@ -32,7 +32,7 @@ impl Collector {
         Ok(())
     }
 
-    /// The next entry is invalid.
+    /// Error for an invalid next entry.
     pub(crate) fn wrong(&self, what: impl std::fmt::Display) -> TargetsError {
         bad(format!("entry {}: {what}", self.targets.len() + 1))
     }

@@ -2,7 +2,7 @@
 
 use crate::error::{TargetsError, bad};
 
-/// The first column is the id; the others are found by name.
+/// Meaning of the columns of a query. The first column is the id; the others are found by name.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Columns {
     pub(crate) zone: Option<usize>,
@@ -10,7 +10,7 @@ pub(crate) struct Columns {
 }
 
 impl Columns {
-    /// A column of another name is refused: `is_paused` that nobody reads would pause nothing.
+    /// Refuses columns of other names: ignoring `is_paused` would leave every target unpaused.
     pub(crate) fn new<'a>(names: impl Iterator<Item = &'a str>) -> Result<Self, TargetsError> {
         let mut columns = Self::default();
         let mut names = names.enumerate();

@@ -20,7 +20,7 @@ impl TargetsError {
         self.0.code
     }
 
-    /// Names the place of the error.
+    /// Adds the place of the error to the message.
     pub(crate) fn at(mut self, place: impl std::fmt::Display) -> Self {
         self.0.detail = format!("{place}: {}", self.0.detail);
         self
@@ -41,7 +41,7 @@ impl From<TargetsError> for StoreError {
     }
 }
 
-/// An error of a connection: it concerns the list, not a store.
+/// Converts a connection error, which concerns the list, not a store.
 impl From<StoreError> for TargetsError {
     fn from(error: StoreError) -> Self {
         let mut problem = error.problem().clone();
@@ -52,7 +52,7 @@ impl From<StoreError> for TargetsError {
     }
 }
 
-/// The list cannot be read, or the URL is invalid.
+/// Error for a list that cannot be read, or an invalid URL.
 pub(crate) fn bad(detail: impl Into<String>) -> TargetsError {
     TargetsError::new(Code::BadTargets, detail)
 }
@@ -61,7 +61,7 @@ pub(crate) fn late(limit: Duration) -> TargetsError {
     bad(format!("the list did not come within {}", span(limit)))
 }
 
-/// Reading stops at the first target too many, so their number is not known.
+/// Error for a list that is too long. Reading stops early, so the number of targets is unknown.
 pub(crate) fn too_many(found: usize, most: usize) -> TargetsError {
     let detail = format!("at least {found} targets, and the limit is {most}");
     TargetsError::new(Code::TooManyTargets, detail)

@@ -1,4 +1,4 @@
-//! A list in a file.
+//! Target list: a file.
 
 use std::fs::{File, Metadata};
 use std::io::{self, BufRead, BufReader, Read};
@@ -13,13 +13,13 @@ use crate::collect::Collector;
 use crate::error::{TargetsError, bad};
 use crate::{TIMEOUT, blocking, json, within};
 
-/// Limit of a line: an id with white space around it.
+/// Maximum length of a line: an id with white space around it.
 const MAX_LINE_BYTES: u64 = 2 * DutyId::MAX_NAME_BYTES as u64;
 
 /// The targets in a file, read again at each listing: one id per line, or JSON.
 ///
-/// Lines that are blank or begin with `#` are skipped. It is JSON when the name ends in `.json` or
-/// the content begins with `[`. An empty file is an error: it may be about to be written.
+/// Blank lines and lines that begin with `#` are skipped. The content is JSON if the name ends in
+/// `.json` or it begins with `[`. An empty file is an error: it may be about to be written.
 #[derive(Clone, Debug)]
 pub struct FileTargets {
     path: PathBuf,
@@ -27,7 +27,7 @@ pub struct FileTargets {
 }
 
 impl FileTargets {
-    /// The list in this file, which need not be there yet.
+    /// Creates a list from this file, which need not exist yet.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), timeout: TIMEOUT }
     }
@@ -55,7 +55,7 @@ pub(crate) async fn read(path: &Path, most: usize) -> Result<Listing, TargetsErr
 fn read_file(path: &Path, most: usize) -> Result<Listing, TargetsError> {
     let unreadable = |error: io::Error| bad(format!("{} cannot be read: {error}", path.display()));
     let wrong = |what: &str| Err(bad(format!("{} {what}", path.display())));
-    // Opening a pipe would wait for its writer.
+    // Opening a pipe would block until it has a writer.
     if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
         return wrong("is not a file");
     }
@@ -78,7 +78,7 @@ fn read_file(path: &Path, most: usize) -> Result<Listing, TargetsError> {
     listing.map_err(|error| error.at(path.display()))
 }
 
-/// Reads a file; `None` when it was changed meanwhile.
+/// Reads a file; `None` if it was changed meanwhile.
 fn undisturbed<T>(file: &File, read: impl FnOnce(&File) -> io::Result<T>) -> io::Result<Option<T>> {
     let state = |file: Metadata| (file.len(), file.mtime(), file.mtime_nsec());
     let before = state(file.metadata()?);

@@ -14,9 +14,9 @@ use crate::error::{TargetsError, bad, late};
 use crate::url::TOKEN;
 use crate::{blocking, json};
 
-/// No list is larger.
+/// Maximum size of a list.
 const MAX_BODY_BYTES: usize = 64 << 20;
-/// No entry needs more: an id of 512 bytes, a zone, and what stands around them.
+/// Maximum size of an entry: an id of 512 bytes, a zone, and JSON around them.
 const MAX_ENTRY_BYTES: usize = 2048;
 
 #[derive(Clone, PartialEq, Eq)]
@@ -85,7 +85,7 @@ impl HttpSource {
         let connection = self.client(timeout).await?.connect().await.map_err(failed)?;
         let response = connection.send(request).await.map_err(failed)?;
         if response.status() != StatusCode::OK {
-            // A redirect is none of ours either: the token is for this server.
+            // Redirects are not followed either: the token is for this server.
             return Err(bad(format!("the server answered {}", response.status())));
         }
         if response.headers().contains_key(CONTENT_ENCODING) {
@@ -93,7 +93,7 @@ impl HttpSource {
         }
         let largest = most.saturating_add(1).saturating_mul(MAX_ENTRY_BYTES).min(MAX_BODY_BYTES);
         let body = response.read(largest).await.map_err(failed)?;
-        // It is in memory, but half a second of parsing would hold up others on this thread.
+        // Parsing takes up to half a second and would block other tasks on this thread.
         blocking(move || json::read(&*body, most)).await
     }
 

@@ -1,7 +1,7 @@
 //! Lists in JSON: `["a", {"id": "b", "zone": "eu", "paused": true}]`, or an object that has such a
 //! list as its `targets`.
 //!
-//! Entries are taken one by one, so that a list that is too long is not read to its end.
+//! Entries are read one by one, so that reading a list that is too long stops at the limit.
 
 use std::fmt;
 use std::io::Read;
@@ -27,7 +27,7 @@ pub(crate) fn read(source: impl Read, most: usize) -> Result<Listing, TargetsErr
 
 struct ListReader {
     list: Collector,
-    /// Error that ended the reading, if it was not the JSON.
+    /// Error that ended the reading, unless it was a JSON error.
     problem: Option<TargetsError>,
 }
 
@@ -124,7 +124,7 @@ impl<'de> Visitor<'de> for ListEntry<'_> {
     }
 }
 
-/// Others may keep more about a target than we need.
+/// Unknown members are ignored, because sources may store more about a target.
 #[derive(Deserialize)]
 struct EntryObject {
     id: EntryId,
@@ -202,7 +202,7 @@ mod tests {
         }
     }
 
-    /// A source that cannot come to its end is left at the limit.
+    /// An endless source is abandoned at the limit.
     #[test]
     fn a_list_without_end_is_left_at_the_limit() {
         let endless = Read::chain(&b"["[..], Endless(0));

@@ -6,11 +6,11 @@
 //! | `postgres://...?query=SELECT ...` | a row | `postgres` |
 //! | `sqlite:PATH?query=SELECT ...` | a row | `sqlite` |
 //! | `http://...`, `https://...` | an entry of a JSON list | `http` |
-//! | `file:PATH` | a line, or an entry of a JSON list | always there |
-//! | `list:a,b,c` | a word | always there |
+//! | `file:PATH` | a line, or an entry of a JSON list | always built in |
+//! | `list:a,b,c` | a word | always built in |
 //!
-//! Encrypted connections are the feature `tls`. A list is complete or it is an error. Every listing
-//! connects anew and keeps nothing open.
+//! Encrypted connections need the feature `tls`. A listing is either complete or an error. Every
+//! listing opens a new connection and keeps nothing open.
 
 mod collect;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]

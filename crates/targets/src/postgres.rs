@@ -13,12 +13,12 @@ use crate::collect::Collector;
 use crate::columns::Columns;
 use crate::error::{TargetsError, bad};
 
-/// Rows read at once.
+/// Number of rows per fetch.
 const PAGE_ROWS: i32 = 1000;
 
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct PostgresQuery {
-    /// With its password, without our own parameter.
+    /// Includes the password, but not the `query` parameter.
     url: String,
     query: String,
 }
@@ -38,11 +38,11 @@ impl PostgresQuery {
         timeout: Duration,
     ) -> Result<Listing, TargetsError> {
         let mut client = connect::postgres(&self.url).await?;
-        // Whatever the role's default is: a serializable reader may make writers fail.
+        // Whatever the role's default level: a serializable reader may make writers fail.
         let level = IsolationLevel::ReadCommitted;
         let begin = client.build_transaction().read_only(true).isolation_level(level);
         let transaction = begin.start().await.map_err(wrong)?;
-        // We stop waiting at the same moment; without this the server would go on by itself.
+        // Without this limit the server would continue after the client has stopped waiting.
         let limit = timeout.as_millis().max(1);
         let limit = format!("SET LOCAL statement_timeout = {limit}");
         transaction.batch_execute(&limit).await.map_err(wrong)?;
@@ -77,7 +77,7 @@ fn add(list: &mut Collector, row: &Row, columns: &Columns) -> Result<(), Targets
     list.add(&id.0, zone, paused.unwrap_or_default())
 }
 
-/// An id: text, a whole number or a UUID.
+/// An id: text, an integer or a UUID.
 struct IdText(String);
 
 impl<'a> FromSql<'a> for IdText {
@@ -97,14 +97,14 @@ impl<'a> FromSql<'a> for IdText {
     }
 }
 
-/// As PostgreSQL writes it.
+/// Formats a UUID as PostgreSQL does.
 fn uuid(bytes: [u8; 16]) -> String {
     let digits = format!("{:032x}", u128::from_be_bytes(bytes));
     let parts = [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]];
     parts.join("-")
 }
 
-/// The server's message, or the driver's. Neither has a password.
+/// Converts an error of the server or the driver. Neither message contains a password.
 fn wrong(error: Error) -> TargetsError {
     let converted = match error.as_db_error() {
         Some(db) => bad(format!("{} ({})", db.message(), db.code().code())),

@@ -10,26 +10,26 @@ use tenure_store::connect::{self, RedisConnection};
 use crate::collect::Collector;
 use crate::error::{TargetsError, bad, too_many};
 
-/// Keys that the server visits in one step, during which it serves nobody else.
+/// Number of keys that the server visits in one step, during which it serves no other client.
 const SCAN_COUNT: usize = 1000;
-/// Values read at once.
+/// Number of keys per read.
 const PAUSE_BATCH_KEYS: usize = 500;
-/// Fields that say that a target is paused.
+/// Fields that mark a target as paused.
 const PAUSED_FIELDS: [&str; 3] = ["isPaused", "IsPaused", "paused"];
 
-/// Server, and the keys that are targets.
+/// Server, and the source of the targets.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct RedisKeys {
-    /// With its password, without our own parameters.
+    /// Includes the password, but not the parameters of the list.
     url: String,
     from: KeySource,
-    /// A target is gone while there is a key of this prefix and its id.
+    /// A target is omitted while a key with this prefix and its id exists.
     tombstone: Option<String>,
 }
 
 #[derive(Clone, PartialEq, Eq)]
 enum KeySource {
-    /// Keys that match; their ids are what comes after the prefix.
+    /// Keys that match; the rest of the key after the prefix is the id.
     Keys { pattern: String, prefix: String, paused: bool },
     /// Members of a set.
     Set(String),
@@ -90,8 +90,8 @@ impl RedisKeys {
         Ok(list.finish())
     }
 
-    /// Goes through all of them step by step. The server may name one twice, and names everything
-    /// that was there all the time.
+    /// Reads all ids step by step. The server may return an id twice, and returns every id that
+    /// existed the whole time.
     async fn ids(
         &self,
         server: &RedisConnection,
@@ -144,7 +144,7 @@ fn fixed_prefix(pattern: &str) -> String {
     while let Some(c) = rest.next() {
         match c {
             '*' | '?' | '[' => break,
-            // A backslash takes the meaning of what follows; the last one stands for itself.
+            // A backslash escapes the next character; at the end it stands for itself.
             '\\' => prefix.push(rest.next().unwrap_or(c)),
             c => prefix.push(c),
         }
@@ -152,7 +152,7 @@ fn fixed_prefix(pattern: &str) -> String {
     prefix
 }
 
-/// One node of a cluster names only its own keys, which would be a shorter list.
+/// Refuses a cluster, because each node knows only its own keys and would return a shorter list.
 async fn refuse_cluster(server: &RedisConnection) -> Result<(), TargetsError> {
     let info: String = ask(server, redis::cmd("INFO").arg("cluster")).await?;
     match info.lines().any(|line| line.trim() == "cluster_enabled:1") {
@@ -182,7 +182,7 @@ async fn without_tombstones(
     Ok(left)
 }
 
-/// Which of these say of themselves that they are paused. What is no string has no value here.
+/// Returns which targets mark themselves as paused. `MGET` has no value for other types of keys.
 async fn paused(
     server: &RedisConnection,
     prefix: &str,
@@ -210,7 +210,7 @@ async fn ask<T: FromRedisValue>(
     T::from_redis_value(value).map_err(|error| bad(format!("an unexpected answer: {error}")))
 }
 
-/// The server's message. The driver's own could contain the URL.
+/// Returns the server's message. The driver's own message could contain the URL.
 fn wrong(error: &RedisError) -> TargetsError {
     match error.clone().into_server_errors().as_deref() {
         Some([(_, first), ..]) => {

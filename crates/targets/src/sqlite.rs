@@ -41,7 +41,7 @@ impl SqliteQuery {
     ) -> Result<Listing, TargetsError> {
         let Self { path, query } = self.clone();
         let (give, take) = oneshot::channel();
-        // A query without end would keep its thread for ever.
+        // Otherwise an endless query would occupy its thread forever.
         let _interrupt = QueryInterrupt(take);
         blocking(move || {
             let connection = open(&path, timeout).map_err(wrong)?;
@@ -52,7 +52,7 @@ impl SqliteQuery {
     }
 }
 
-/// Interrupts a query that nobody waits for any more.
+/// Interrupts the query when its caller stops waiting.
 struct QueryInterrupt(oneshot::Receiver<InterruptHandle>);
 
 impl Drop for QueryInterrupt {
@@ -71,7 +71,7 @@ fn open(path: &Path, timeout: Duration) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// One statement sees one state of the file.
+/// Reads all rows with one statement, which sees one consistent state of the file.
 fn read(connection: &Connection, query: &str, most: usize) -> Result<Listing, TargetsError> {
     let mut statement = connection.prepare(query).map_err(wrong)?;
     if !statement.readonly() {

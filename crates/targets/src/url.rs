@@ -19,8 +19,8 @@ pub const TIMEOUT: Duration = Duration::from_secs(5);
 /// The environment variable with the bearer token for `http://` and `https://`.
 pub const TOKEN: &str = "TENURE_TARGETS_TOKEN";
 
-/// URL of a list of targets as the user wrote it. It may carry a password, so it prints without
-/// one, and without its query.
+/// URL of a list of targets as the user wrote it. It may contain a password, so its printed form
+/// has no password and no query.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TargetsUrl {
     source: TargetsSource,
@@ -44,11 +44,12 @@ enum TargetsSource {
 }
 
 impl TargetsUrl {
-    /// Reads `redis://...?pattern=GLOB`, `redis://...?set=NAME`, `postgres://...?query=SQL`,
+    /// Parses `redis://...?pattern=GLOB`, `redis://...?set=NAME`, `postgres://...?query=SQL`,
     /// `sqlite:PATH?query=SQL`, `http://...`, `https://...`, `file:PATH` or `list:ID,ID`.
     ///
-    /// An invalid URL is [`tenure_core::Code::BadTargets`], one that this build cannot read
-    /// [`tenure_core::Code::NotBuilt`]. Nothing is connected to yet.
+    /// Returns [`tenure_core::Code::BadTargets`] for an invalid URL,
+    /// [`tenure_core::Code::NotBuilt`] for one that this build does not support. Does not connect
+    /// yet.
     pub fn parse(text: &str) -> Result<Self, TargetsError> {
         let (scheme, rest) = text.split_once(':').ok_or_else(|| bad("the URL has no scheme"))?;
         let (source, shown) = match scheme {
@@ -63,7 +64,7 @@ impl TargetsUrl {
             "sqlite" => sqlite(rest)?,
             "http" | "https" => http(text)?,
             _ => {
-                // The rest may hold a password; the scheme cannot, unless it is not one.
+                // The rest may hold a password; a valid scheme cannot.
                 let plain = scheme.len() <= 16 && scheme.chars().all(|c| c.is_ascii_alphanumeric());
                 let scheme = if plain { scheme } else { "(not shown)" };
                 return Err(bad(format!(
@@ -82,18 +83,18 @@ impl TargetsUrl {
         self
     }
 
-    /// The list, with the bearer token in [`TOKEN`]. Nothing is connected to yet.
+    /// Opens the list with the bearer token in [`TOKEN`]. Does not connect yet.
     pub fn open(&self) -> Arc<dyn Targets> {
         self.open_with_token(std::env::var(TOKEN).ok().filter(|token| !token.is_empty()))
     }
 
-    /// The list, with another bearer token. Only `http://` and `https://` send it.
+    /// Opens the list with another bearer token. Only `http://` and `https://` send it.
     pub fn open_with_token(&self, token: Option<String>) -> Arc<dyn Targets> {
         Arc::new(OpenedTargets { url: self.clone(), token })
     }
 }
 
-/// A list that is read anew each time.
+/// A list that is read again at each listing.
 struct OpenedTargets {
     url: TargetsUrl,
     #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only HTTP sends it"))]
@@ -124,14 +125,14 @@ impl Targets for OpenedTargets {
     }
 }
 
-/// The token is not printed.
+/// Without the token.
 impl fmt::Debug for OpenedTargets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.url, f)
     }
 }
 
-/// `file:///PATH` is the same as `file:/PATH`.
+/// Parses a path; `file:///PATH` is the same as `file:/PATH`.
 fn file_path(rest: &str) -> Result<PathBuf, TargetsError> {
     let path = if rest.starts_with("///") { &rest[2..] } else { rest };
     if path.is_empty() || path.starts_with("//") || path.contains('\0') || path.ends_with('/') {
@@ -163,33 +164,33 @@ sources! {
     http "http" Http crate::http::HttpSource;
 }
 
-/// As the user wrote it, without password, query and parameters.
+/// The URL without password, query and parameters.
 impl fmt::Display for TargetsUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.shown)
     }
 }
 
-/// As it prints.
+/// The printable form.
 impl fmt::Debug for TargetsUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "TargetsUrl({self})")
     }
 }
 
-/// A list that stays as it is.
+/// A fixed list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StaticTargets {
     listing: Listing,
 }
 
 impl StaticTargets {
-    /// These targets.
+    /// Creates a list of these targets.
     pub fn new(targets: impl IntoIterator<Item = Target>) -> Self {
         Self { listing: Listing::new(targets) }
     }
 
-    /// Ids between commas, percent-escaped where needed: a comma is `%2C`.
+    /// Parses ids separated by commas, percent-escaped where needed: a comma is `%2C`.
     pub fn parse(text: &str) -> Result<Self, TargetsError> {
         let mut list = Collector::new(usize::MAX);
         for word in text.split(',') {

@@ -77,8 +77,8 @@ impl WithLease {
 }
 
 impl Shards {
-    /// Reads a document and checks that no shard is missing: with another number of shards, each
-    /// has other events.
+    /// Reads a document and checks that no shard is missing: each shard has other events if their
+    /// number differs.
     pub fn parse(document: &[u8]) -> Result<Self, StoreError> {
         let why = "not {\"global_metadata\": ..., \"shards\": ...}";
         let shards: Self = serde_json::from_slice(document).map_err(|_| bad(why))?;
@@ -180,7 +180,7 @@ mod tests {
                 "holder_instance_id":"instance-A"}}}}}}"#
             )
         };
-        // One that is called otherwise would be nobody's.
+        // No member would claim a shard with another name.
         for name in ["1", "shard-0", "00", ""] {
             let other = text(1).replace("\"0\"", &format!("{name:?}"));
             let error = Shards::parse(other.as_bytes()).unwrap_err();
@@ -198,7 +198,7 @@ mod tests {
         let least = |all: &[&str]| least(&cursors(all));
         let telegram = [r#"{"last_update_id":100}"#, r#"{"last_update_id":99}"#];
         assert_eq!(least(&telegram), Ok(1));
-        // As text "99" is more than "100".
+        // As text "99" sorts after "100".
         assert_eq!(least(&[r#"{"history_id":"100"}"#, r#"{"history_id":"99"}"#]), Ok(1));
         for bad in [
             &[r#"{"last_update_id":1}"#, r#"{"offset":1}"#][..],

@@ -372,7 +372,7 @@ mod tests {
             prop_assert_eq!(read(&bytes), Ok(CursorFile::Ours(duty(), stored)));
         }
 
-        /// A byte that changed, a cut, anything appended: never taken for whole.
+        /// A changed byte, a cut or an appended byte is always detected.
         #[test]
         fn damage_is_noticed(at: prop::sample::Index, flip in 1_u8..=255, cut: bool, object: bool) {
             let stored = of(if object { TELEGRAM } else { "any bytes" });

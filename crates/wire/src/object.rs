@@ -139,7 +139,7 @@ impl Object {
         };
         let before_value = gap.rsplit_once(':').map_or("", |(_, blank)| blank);
         let before_name = match named.len() - named.trim_start().len() {
-            // A blank after a colon goes with one after a comma.
+            // With one member, the blank after its colon is also used after the comma.
             0 if members.len() == 1 => before_value,
             blank => &named[..blank],
         };
@@ -231,7 +231,7 @@ mod tests {
                 false => expected.push((name.clone(), "7".to_owned())),
             }
             prop_assert_eq!(now, expected);
-            // Set again to what it is, nothing changes.
+            // Setting the same value again changes nothing.
             prop_assert_eq!(set(&text, &name, "7"), text);
         }
     }

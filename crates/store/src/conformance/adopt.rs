@@ -1,4 +1,4 @@
-//! Contract 23: a store that is taken over.
+//! Contract 23: adopting a store.
 
 use tenure_core::store::{
     Adopt, Adopted, AuditKind, AuditRange, ClaimRequest, Claimed, Committed, KeptAlive, Opened,
@@ -27,7 +27,7 @@ pub(super) async fn adopt(kit: &Kit, adopt: Adopt) -> Adopted {
     kit.store.adopt(&adopt).await.unwrap()
 }
 
-/// A handle that had the store open may be told once that it is another one now.
+/// Repeats a call once if it returns [`Code::Reset`], which each older handle may return once.
 async fn told<T, F>(call: impl Fn() -> F) -> T
 where
     F: Future<Output = StoreResult<T>>,
@@ -46,12 +46,12 @@ async fn adopting_ends_every_session_and_hold(kit: Kit) {
     let adopted = adopt(&kit, wish(7, 0)).await;
     assert_eq!((adopted.sessions, adopted.duties), (2, 2), "{adopted:?}");
     assert_eq!(adopted.incarnation, format!("{:032x}", 7));
-    // The handle that adopted goes on.
+    // The adopting handle continues to work.
     assert_eq!(kit.keep_alive(&a, &[mine.clone()]).await, KeptAlive::Ended);
     let committed = kit.commit(&a, &mine, 0, "late").await;
     assert!(matches!(committed, Committed::Fenced { .. }), "{committed:?}");
     assert_ne!(kit.release(&a, &mine).await, Released::Freed);
-    // The others find out.
+    // Other handles notice.
     assert_eq!(other.keep_alive(&b, &[theirs.clone()]).await, KeptAlive::Ended);
     let holders = told(|| other.store.holders(&other.group)).await;
     assert!(holders.len() == 2 && holders.iter().all(|it| it.holder.is_none()), "{holders:?}");
@@ -60,7 +60,7 @@ async fn adopting_ends_every_session_and_hold(kit: Kit) {
     let claimed = other.store.claim(&b, &wants, &reason("late")).await.unwrap();
     assert_eq!(claimed, [Claimed::SessionEnded]);
     assert_eq!(other.keep_alive(&b, &[theirs.clone()]).await, KeptAlive::Ended);
-    // A new session goes on, and the next grant tells what became of the last one.
+    // A new session can claim, and the audit trail records the expiry of the previous hold.
     let c = other.join("c").await;
     let new = other.hold(&c, "theirs").await;
     assert!(new.epoch > adopted.floor && adopted.floor >= theirs.epoch);
@@ -77,7 +77,7 @@ async fn adopting_raises_the_floor_of_every_group(kit: Kit) {
     let given = worn.epoch.get() + 1_000;
     let adopted = adopt(&kit, wish(8, given)).await;
     assert!(adopted.floor.get() >= given);
-    // The group that was there, one that was not, and both through a later client.
+    // An existing group and a new one, each through this client and a later one.
     let later = kit.other_client().await;
     for kit in [kit.clone(), later] {
         let fresh = Kit { group: kit.fresh().await.group, ..kit.clone() };
@@ -96,7 +96,7 @@ async fn adopting_keeps_checkpoints(kit: Kit) {
     let kit = kit.fresh().await;
     let a = kit.join("a").await;
     let worn = wear(&kit, &a, "worn", 4).await;
-    // The hold is lost, as after a restore of a part: the checkpoint still counts.
+    // The hold is lost, as after a partial restore; the checkpoint's epoch still counts.
     kit.place.lose_epoch(worn.duty.clone()).await;
     let before = (kit.load(&worn.duty).await, kit.store.history(&worn.duty).await.unwrap());
     let adopted = adopt(&kit, wish(9, 0)).await;
@@ -124,7 +124,7 @@ async fn adopting_again_goes_on_above(kit: Kit) {
     assert_eq!((second.sessions, second.duties), (1, 0));
     assert_ne!(first.incarnation, second.incarnation);
     assert!(second.floor >= floor && floor > first.floor);
-    // By whom the store was opened before both.
+    // This handle opened the store before both adoptions.
     let again = wish(3, 0);
     let third = told(|| other.store.adopt(&again)).await;
     assert!(third.floor >= second.floor);
@@ -142,7 +142,7 @@ async fn adopting_above_the_last_epoch_is_refused(kit: Kit) {
     kit.hold(&a, "d").await;
 }
 
-/// Under any concurrent claim, no earlier hold stands afterwards and no old epoch is granted.
+/// Despite concurrent claims, no earlier hold stays valid and no old epoch is granted.
 async fn claims_under_way_do_not_survive_adopting(kit: Kit) {
     let kit = kit.fresh().await;
     for round in 0..5_u64 {
@@ -166,7 +166,7 @@ async fn claims_under_way_do_not_survive_adopting(kit: Kit) {
         .await;
         let floor = answers.iter().find_map(|(floor, _)| *floor).unwrap();
         for hold in answers.into_iter().flat_map(|(_, claimed)| claimed).filter_map(hold_of) {
-            // Granted before, so lost: nothing is granted to these sessions afterwards.
+            // Granted before the adoption, so lost: these sessions are granted nothing afterwards.
             assert!(hold.epoch <= floor, "{hold:?} {floor}");
         }
         for session in &sessions {

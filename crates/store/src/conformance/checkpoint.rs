@@ -154,7 +154,7 @@ async fn the_next_holder_goes_on_from_the_last_version(kit: Kit) {
     assert_eq!(kit.load(&second.duty).await.unwrap().epoch, second.epoch);
 }
 
-/// A commit of the previous holder is never taken for this one's, even after a lost answer.
+/// A commit of the previous holder never counts as one of the new holder, even after a lost answer.
 async fn a_new_holder_with_a_stale_version_gets_a_conflict(kit: Kit) {
     use super::SettledStore;
     use crate::conformance::wrap::{Fault, Flaky, Op};
@@ -187,7 +187,7 @@ async fn a_checkpoint_outlives_hold_and_session(kit: Kit) {
     assert_eq!(kit.load(&hold.duty).await, before);
 }
 
-/// The caller was told nothing; what it reads tells its own write from anybody else's.
+/// After a lost answer, the caller can tell its own write from another one by reading.
 async fn a_lost_reply_can_be_read_again(kit: Kit) {
     use crate::conformance::wrap::{Fault, Flaky, Op};
     let (a, hold) = held(&kit).await;
@@ -199,7 +199,7 @@ async fn a_lost_reply_can_be_read_again(kit: Kit) {
     let stored = kit.load(&hold.duty).await.unwrap();
     assert_eq!((stored.version, stored.epoch), (version(1), hold.epoch));
     assert_eq!((stored.instance, stored.document), (a.instance.clone(), doc("mine")));
-    // Repeating it blindly would have been refused, not applied twice.
+    // A blind repeat is refused, not applied twice.
     let again = kit.commit(&a, &hold, 0, "again").await;
     assert_eq!(again, Committed::Conflict { stored: version(1) });
 }

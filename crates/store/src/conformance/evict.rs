@@ -86,7 +86,7 @@ async fn evicting_twice_changes_nothing(kit: Kit) {
     kit.hold(&a, "d").await;
     evict(&kit, &a.instance, Evict::AtTtl).await;
     assert_eq!(evict(&kit, &a.instance, Evict::AtTtl).await, Evicted::Evicted { ended: 0 });
-    // A second, harder eviction ends what the first one left until the TTL.
+    // A second eviction, with `Now`, ends what the first one left until the TTL.
     assert_eq!(evict(&kit, &a.instance, Evict::Now).await, Evicted::Evicted { ended: 1 });
     assert!(kit.member_ids().await.is_empty());
 }

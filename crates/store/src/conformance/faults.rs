@@ -1,4 +1,4 @@
-//! Faults of the stores that live in the process.
+//! Faults of the in-process stores.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::Memory;
 use crate::file::FileStore;
 use crate::state::StoreState;
 
-/// State of a store in memory at one moment.
+/// State of a memory store at one moment.
 #[derive(Clone, Default)]
 pub struct Snapshot(StoreState);
 
@@ -25,8 +25,8 @@ impl Memory {
         self.0.step(|state, _| Snapshot(state.clone()))
     }
 
-    /// Makes it what it was: everything since is forgotten, as in a failover to a replica that was
-    /// behind. No epoch up to `floor` is granted from now on.
+    /// Restores a snapshot: all later changes are lost, as in a failover to a lagging replica. No
+    /// epoch up to `floor` is granted from now on.
     pub fn restore(&self, snapshot: Snapshot, floor: Epoch) {
         self.0.step(|state, _| {
             *state = snapshot.0;
@@ -34,7 +34,7 @@ impl Memory {
         });
     }
 
-    /// Gives every live session of a group a whole TTL, as a new leader of etcd does.
+    /// Extends every live session of a group by a whole TTL, as a new etcd leader does.
     pub fn extend(&self, group: &GroupName, ttl: Ttl) {
         self.0.step(|state, now| {
             for row in state.group(group).sessions.values_mut().filter(|row| now < row.expires) {
@@ -48,7 +48,7 @@ impl Memory {
         self.0.step(|state, now| state.lapse(session, now));
     }
 
-    /// Until when a hold stands if nobody extends it; `None` when it does not.
+    /// Returns the time at which a hold ends unless it is extended; `None` if it is not valid.
     pub fn ends_at(&self, hold: &Hold) -> Option<LocalInstant> {
         self.0.step(|state, now| {
             let group = state.group(&hold.duty.group);
@@ -57,7 +57,7 @@ impl Memory {
         })
     }
 
-    /// Puts an older checkpoint of a duty in the place of its newest, as anybody with write access
+    /// Replaces the newest checkpoint of a duty with an older one, as anybody with write access
     /// could.
     pub fn put_back(&self, duty: &DutyKey, version: Version) {
         self.0.step(|state, _| {
@@ -69,7 +69,7 @@ impl Memory {
         });
     }
 
-    /// Forgets who held a duty.
+    /// Deletes the record of a duty's holder and epoch.
     pub fn lose_epoch(&self, duty: &DutyKey) {
         self.0.step(|state, _| state.lose_epoch(duty));
     }
@@ -82,7 +82,7 @@ impl FileStore {
         self.live.step(|state, now| state.lapse(session, now));
     }
 
-    /// Forgets who held a duty.
+    /// Deletes the record of a duty's holder and epoch.
     pub fn lose_epoch(&self, duty: &DutyKey) {
         self.live.step(|state, _| state.lose_epoch(duty));
     }

@@ -1,4 +1,4 @@
-//! Disks that fail: one that ends its own process, and one whose power can be cut.
+//! Faulty disks: one kills its own process, the other simulates a power cut.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -10,7 +10,7 @@ use rustix::process::{Signal, getpid, kill_process};
 
 use crate::file::{Disk, FileAccess, Lock, RealDisk, Stamp};
 
-/// The real disk, until a certain step of it kills the process.
+/// The real disk, until a given step kills the process.
 #[derive(Debug)]
 pub struct CrashingDisk {
     real: RealDisk,
@@ -24,7 +24,7 @@ impl CrashingDisk {
         Self { real: RealDisk::default(), steps: AtomicU64::new(0), last }
     }
 
-    /// Number of steps done.
+    /// Returns the number of completed steps.
     pub fn steps(&self) -> u64 {
         self.steps.load(Ordering::SeqCst)
     }
@@ -32,7 +32,7 @@ impl CrashingDisk {
     fn step(&self, half: impl FnOnce()) {
         if self.steps.fetch_add(1, Ordering::SeqCst) + 1 == self.last {
             half();
-            // Nothing runs after it in this process.
+            // Nothing runs in this process afterwards.
             let _ = kill_process(getpid(), Signal::KILL);
         }
     }
@@ -64,13 +64,13 @@ impl Disk for CrashingDisk {
         self.real.make_folder(folder, access)
     }
 
-    /// Dies with half of it written.
+    /// If killed in this step, half of the data is written.
     fn write(&self, path: &Path, bytes: &[u8], access: FileAccess) -> io::Result<()> {
         self.step(|| drop(self.real.write(path, &bytes[..bytes.len() / 2], access)));
         self.real.write(path, bytes, access)
     }
 
-    /// Dies with half of it written.
+    /// If killed in this step, half of the data is written.
     fn append(&self, path: &Path, at: u64, bytes: &[u8], access: FileAccess) -> io::Result<()> {
         self.step(|| drop(self.real.append(path, at, &bytes[..bytes.len() / 2], access)));
         self.real.append(path, at, bytes, access)
@@ -106,8 +106,8 @@ impl Disk for CrashingDisk {
     }
 }
 
-/// A disk in memory that promises no more than a real one: data is there for sure after a sync of
-/// its file, a name after a sync of its folder, and without that each by itself or not at all.
+/// A disk in memory that guarantees no more than a real one: data is durable after a sync of its
+/// file, a name after a sync of its folder. Unsynced changes survive or are lost independently.
 #[derive(Debug, Default)]
 pub struct SimulatedDisk(Mutex<DiskModel>);
 
@@ -115,7 +115,7 @@ pub struct SimulatedDisk(Mutex<DiskModel>);
 struct DiskModel {
     files: BTreeMap<u64, FileData>,
     folders: BTreeMap<PathBuf, FolderNames>,
-    /// Changes so far; also the time of this disk.
+    /// Number of changes so far; also the clock of this disk.
     steps: u64,
     off_at: Option<u64>,
     fail_at: Option<(u64, ErrorKind)>,
@@ -132,7 +132,7 @@ struct FileData {
 struct FolderNames {
     durable: BTreeMap<String, DiskNode>,
     now: BTreeMap<String, DiskNode>,
-    /// Changes since the names were durable.
+    /// Changes since the names were last durable.
     edits: Vec<NameChange>,
 }
 
@@ -162,7 +162,7 @@ impl NameChange {
     }
 }
 
-/// Numbers by a seed (splitmix64).
+/// Random numbers from a seed (splitmix64).
 struct SeededRandom(u64);
 
 impl SeededRandom {
@@ -182,7 +182,7 @@ fn taken_apart(path: &Path) -> io::Result<(PathBuf, String)> {
 }
 
 impl DiskModel {
-    /// One more change, unless the power is off or this one is to fail.
+    /// Counts one change; fails if the power is off or this step is set to fail.
     fn step(&mut self) -> io::Result<()> {
         self.steps += 1;
         self.powered()?;
@@ -230,13 +230,13 @@ impl DiskModel {
         let data = self.files.entry(inode).or_default();
         data.now.resize(at.unwrap_or(0) as usize, 0);
         data.changed = steps;
-        // A write that fails has been done in part.
+        // A failed write is partly done.
         let done = if failed.is_err() { bytes.len() / 2 } else { bytes.len() };
         data.now.extend(&bytes[..done]);
         failed
     }
 
-    /// Possible remains of a file whose last data was not durable.
+    /// Returns possible contents of a file whose last data was not durable.
     fn torn(data: &FileData, dice: &mut SeededRandom) -> Vec<u8> {
         if data.now == data.durable {
             return data.now.clone();
@@ -246,7 +246,7 @@ impl DiskModel {
             0 => data.durable.clone(),
             1 => data.now.clone(),
             2 => data.now[..kept].to_vec(),
-            // The size is on the disk, the data is not.
+            // The size reached the disk, the data did not.
             3 => vec![0; data.now.len()],
             _ => {
                 let mut mixed = data.now[..kept].to_vec();
@@ -266,7 +266,7 @@ impl DiskModel {
         }
         for (path, names) in &self.folders {
             let mut left = names.durable.clone();
-            // From "nearly all of it" to "nearly nothing".
+            // From "nearly all" to "nearly nothing" survives.
             let luck = dice.roll(5);
             for edit in &names.edits {
                 if dice.roll(4) < luck {
@@ -276,7 +276,7 @@ impl DiskModel {
             let names = FolderNames { durable: left.clone(), now: left, edits: Vec::new() };
             after.folders.insert(path.clone(), names);
         }
-        // A folder whose own name is lost takes everything in it along; parents come first.
+        // A folder whose own name is lost takes its content with it; parents come first.
         let paths: Vec<PathBuf> = after.folders.keys().cloned().collect();
         for path in paths.iter().skip(1) {
             if !matches!(after.find(path), Ok(Some(DiskNode::Folder))) {
@@ -288,7 +288,7 @@ impl DiskModel {
 }
 
 impl SimulatedDisk {
-    /// A disk with one empty folder.
+    /// Creates a disk with one empty folder.
     pub fn new(folder: &Path) -> Self {
         let folders = BTreeMap::from([(folder.to_owned(), FolderNames::default())]);
         Self(Mutex::new(DiskModel { folders, ..DiskModel::default() }))
@@ -298,28 +298,28 @@ impl SimulatedDisk {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Number of changes.
+    /// Returns the number of changes.
     pub fn steps(&self) -> u64 {
         self.model().steps
     }
 
-    /// Cuts the power when that step begins.
+    /// Cuts the power when the given step begins.
     pub fn off_at(&self, step: u64) {
         self.model().off_at = Some(step);
     }
 
-    /// Lets that one step fail.
+    /// Makes the given step fail.
     pub fn fail_at(&self, step: u64, kind: ErrorKind) {
         self.model().fail_at = Some((step, kind));
     }
 
-    /// A copy as the next process finds it when only the process has ended.
+    /// Returns a copy as the next process finds it if only the process has ended.
     pub fn copy(&self) -> Self {
         let model = DiskModel { off_at: None, fail_at: None, ..self.model().clone() };
         Self(Mutex::new(model))
     }
 
-    /// One of the disks that may be found after the power was cut.
+    /// Returns one of the possible disks after a power cut.
     pub fn after_power_cut(&self, seed: u64) -> Self {
         Self(Mutex::new(self.model().after_power_cut(seed)))
     }
@@ -377,7 +377,7 @@ impl Disk for SimulatedDisk {
         model.edit(&parent, NameChange::Set(name.clone(), DiskNode::Folder))?;
         let parent = model.folders.get(&parent);
         if parent.is_none_or(|names| !names.durable.contains_key(&name)) {
-            // The one of before is gone for sure.
+            // The removal of the earlier folder is durable.
             model.folders.remove(folder);
         }
         model.folders.entry(folder.to_owned()).or_default();
@@ -434,7 +434,7 @@ impl Disk for SimulatedDisk {
             }
             Some(_) => {}
         }
-        // Its names stay in the model: until its own name is gone for sure, it may come back.
+        // Its names stay in the model: until the removal is durable, the folder may come back.
         let (parent, name) = taken_apart(folder)?;
         model.edit(&parent, NameChange::Unset(name))
     }

@@ -60,7 +60,7 @@ async fn dense_epochs_count_from_one(kit: Kit) {
     }
 }
 
-/// Rules for a store without dense epochs.
+/// Rules for a store whose epochs may have gaps.
 async fn growing_epochs(kit: Kit) {
     let session = kit.join("a").await;
     let mut last = Epoch::ZERO;
@@ -254,8 +254,7 @@ async fn keep_alive_tells_the_fate_of_each_hold(kit: Kit) {
     assert_eq!(kit.fates(&b, &asked[3..]).await, [Kept]);
 }
 
-/// A release by one task must not be hidden from the keep-alive of another by what that one
-/// remembers.
+/// The mark that one task remembers must not hide another task's release from its keep-alive.
 async fn a_stale_mark_never_hides_a_loss(kit: Kit) {
     let a = kit.join("a").await;
     let mut holds = kit.hold_all(&a, &kit.duties(4)).await;
@@ -339,7 +338,7 @@ async fn ten_thousand_holds_live_on_by_one_call(kit: Kit) {
     let duties = kit.duties(10_000);
     let mut holds = kit.hold_all(&a, &duties).await;
     assert!(kit.fates(&a, &holds).await.iter().all(|fate| *fate == HoldFate::Kept));
-    // One is lost in the middle: the answer must name exactly that one.
+    // One hold in the middle is lost: the answer must name exactly that one.
     kit.release(&a, &holds[5_000]).await;
     let fates = kit.fates(&a, &holds).await;
     let lost: Vec<_> = (0..10_000).filter(|n| fates[*n] != HoldFate::Kept).collect();

@@ -13,32 +13,32 @@ use tenure_core::{
     Ttl, Version,
 };
 
-/// One store somewhere, which can be opened as often as a case wants.
+/// One store, which a case can open any number of times.
 pub trait StoreFixture: Debug + Send + Sync + 'static {
-    /// Another client of the same store.
+    /// Opens another client of the same store.
     fn open(&self) -> BoxFuture<'static, Arc<dyn Store>>;
 
-    /// Makes the store believe that the TTL of this session is over, and of no other.
+    /// Makes the store treat the TTL of this session, and of no other, as over.
     fn lapse(&self, session: Session) -> BoxFuture<'static, ()>;
 
-    /// Takes away the store's memory of who held this duty under which epoch, as a restore or
-    /// an eviction of keys would. The checkpoint stays.
+    /// Deletes the store's record of this duty's holder and epoch, as a restore or an eviction of
+    /// keys would. The checkpoint stays.
     fn lose_epoch(&self, duty: DutyKey) -> BoxFuture<'static, ()>;
 
-    /// Another place of the same kind with an empty store, for what changes a store as a whole.
+    /// Creates another empty store of the same kind, for cases that change a store as a whole.
     fn fresh(&self) -> BoxFuture<'static, Arc<dyn StoreFixture>>;
 }
 
 static LAST_EPOCH: AtomicU64 = AtomicU64::new(0);
 
-/// A number that no other case of any process gets.
+/// Returns a number that no other case of any process gets.
 fn unique() -> u128 {
     u128::from(std::process::id()) << 96
         | u128::from(super::super::clock::boot_nanos()) << 32
         | u128::from(LAST_EPOCH.fetch_add(1, Ordering::Relaxed))
 }
 
-/// A place, a client, and a group that no other case uses.
+/// A store, a client, and a group that no other case uses.
 #[derive(Clone, Debug)]
 pub struct Kit {
     pub place: Arc<dyn StoreFixture>,
@@ -52,12 +52,12 @@ impl Kit {
         Self { store: place.open().await, place, group }
     }
 
-    /// The same at a place where nobody else is.
+    /// Returns a kit with a store of its own.
     pub async fn fresh(&self) -> Self {
         Self::new(self.place.fresh().await).await
     }
 
-    /// The same group seen by another client.
+    /// Returns the same group, seen by another client.
     pub async fn other_client(&self) -> Self {
         Self { store: self.place.open().await, ..self.clone() }
     }
@@ -70,7 +70,7 @@ impl Kit {
         (0..count).map(|n| self.duty(&format!("d{n:05}"))).collect()
     }
 
-    /// A wish to join, long-lived enough that nothing expires unless the case says so.
+    /// A request to join with a TTL so long that nothing expires unless the case makes it.
     pub fn wish(&self, name: &str) -> OpenSession {
         OpenSession {
             group: self.group.clone(),
@@ -116,7 +116,7 @@ impl Kit {
         self.store.keep_alive(session, None, holds).await.unwrap()
     }
 
-    /// The fates of holds whose session must live.
+    /// Returns the fates of holds whose session must be alive.
     pub async fn fates(&self, session: &Session, holds: &[Hold]) -> Vec<HoldFate> {
         match self.keep_alive(session, holds).await {
             KeptAlive::Kept { holds: fates, .. } => fates,

@@ -1,4 +1,4 @@
-//! Contract 18: what is refused before anything is sent.
+//! Contract 18: requests that are refused before anything is sent.
 
 use tenure_core::store::{ClaimRequest, Commit, HoldFate, MAX_BATCH};
 use tenure_core::{Code, DutyKey, Hold, Reason, StoreError, StoreResult};
@@ -66,7 +66,7 @@ async fn a_duty_of_another_group_is_refused(kit: Kit) {
     let foreign = [Hold { duty: elsewhere.clone(), ..hold }];
     let wants = [ClaimRequest::new(kit.duty("fine")), ClaimRequest::new(elsewhere.clone())];
     bad_input(kit.store.claim(&a, &wants, &case()).await);
-    // A keep-alive only tells fates: a hold of somewhere else is lost here.
+    // A keep-alive only reports fates: a hold of another session is lost here.
     assert_eq!(kit.fates(&a, &foreign).await, [HoldFate::Lost]);
     bad_input(kit.store.release(&a, &foreign, &case()).await);
     bad_input(kit.store.commit(&a, &commits(&foreign)).await);

@@ -1,9 +1,8 @@
-//! One suite for every backend and every wrapper, and the instruments of tests: stores and disks
-//! that fail.
+//! Conformance suite for every backend and wrapper; failing stores and disks for tests.
 //!
-//! A case is an async function that gets a [`Kit`]: a place to open stores at, and a group of its
-//! own there. Names are `topic::case`; a test target registers each for each backend. A case proves
-//! one sentence of the contract on [`tenure_core::Store`].
+//! A case is an async function that gets a [`Kit`]: a store, and a group of its own there. Names
+//! are `topic::case`; a test target registers each case for each backend. A case proves one
+//! sentence of the contract on [`tenure_core::Store`].
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -47,7 +46,7 @@ pub struct ConformanceCase {
     pub run: fn(Kit) -> BoxFuture<'static, ()>,
 }
 
-/// Makes the table of a topic out of the names of its functions.
+/// Builds the table of a topic from the names of its functions.
 macro_rules! cases {
     ($topic:literal: $($case:ident,)*) => {
         pub(super) const CASES: &[$crate::conformance::ConformanceCase] = &[$(
@@ -61,7 +60,7 @@ macro_rules! cases {
 }
 use cases;
 
-/// Every case.
+/// Returns every case.
 pub fn all() -> impl Iterator<Item = ConformanceCase> {
     let topics = [
         session::CASES,

@@ -1,4 +1,4 @@
-//! Names with characters that mean something to a store.
+//! Names with characters that are special to a store.
 
 use tenure_core::store::{Claimed, Committed, OpenSession, Opened};
 use tenure_core::{DutyKey, InstanceId};
@@ -12,7 +12,7 @@ super::cases! { "names":
     instance_ids_with_any_character,
 }
 
-/// Everything a duty goes through, under one name.
+/// Runs a duty with this id through its whole life.
 async fn lives(kit: Kit, id: &str) {
     let duty = DutyKey::new(kit.group.as_str(), id).unwrap();
     let (a, b) = (kit.join("a").await, kit.join("b").await);

@@ -1,4 +1,4 @@
-//! Many at once: the same sentences of the contract, with others in the way.
+//! Concurrent callers: contract sentences that must hold under contention.
 
 use std::collections::BTreeMap;
 
@@ -28,14 +28,14 @@ super::cases! { "race":
 const RACERS: usize = 20;
 const DUTIES: usize = 50;
 
-/// Runs `racers` at the same time and collects their answers in the order of the racers.
+/// Runs `racers` concurrently and collects their answers in the order of the racers.
 pub(super) async fn race<T, F>(kit: &Kit, racers: usize, run: impl Fn(Kit, usize) -> F) -> Vec<T>
 where
     T: Send + 'static,
     F: Future<Output = T> + Send + 'static,
 {
     let mut tasks = JoinSet::new();
-    // Stores limit their connections: a few clients are shared by all racers.
+    // Stores limit their connections, so all racers share a few clients.
     let clients = [kit.clone(), kit.other_client().await, kit.other_client().await];
     for racer in 0..racers {
         let running = run(clients[racer % clients.len()].clone(), racer);
@@ -71,7 +71,7 @@ async fn contenders(kit: &Kit) -> Vec<Session> {
 
 async fn twenty_racers_for_fifty_expired_duties(kit: Kit) {
     let duties = kit.duties(DUTIES);
-    // Two dead holders, so that racers meet at sessions as well as at duties.
+    // Two ended sessions with holds, so that racers contend for sessions as well as duties.
     let (dead, also_dead) = (kit.join("dead").await, kit.join("also-dead").await);
     let mut before = kit.hold_all(&dead, &duties[..25]).await;
     before.extend(kit.hold_all(&also_dead, &duties[25..]).await);
@@ -148,7 +148,7 @@ async fn a_group_document_counts_every_writer(kit: Kit) {
             let read = kit.store.group_document(&kit.group).await.unwrap();
             let line = format!("{racer}.{done};");
             let mut bytes = read.document.as_bytes().to_vec();
-            // Whose reply was lost finds its own line when it reads again.
+            // If the reply was lost, the line is found on the next read.
             if String::from_utf8_lossy(&bytes).contains(&line) {
                 done += 1;
                 continue;
@@ -234,14 +234,14 @@ async fn a_closing_session_leaves_no_hold_behind(kit: Kit) {
         let claiming = tokio::spawn(async move { claimer.claim(&session, &wanted).await });
         closer.store.close_session(&a, &reason("done")).await.unwrap();
         claiming.await.unwrap();
-        // Whichever came first, nothing of a closed session may block the next one.
+        // Whatever the order, nothing of a closed session may block the next one.
         let b = kit.join(&format!("b{round}")).await;
         kit.hold_all(&b, &duties).await;
         kit.store.close_session(&b, &reason("done")).await.unwrap();
     }
 }
 
-/// The holder extends while another one claims what looks expired: never both.
+/// The holder extends while another instance claims a duty that looks expired: never both succeed.
 async fn keep_alive_and_takeover_never_both_win(kit: Kit) {
     for round in 0..10 {
         let duty = kit.duty(&format!("d{round}"));
@@ -268,7 +268,7 @@ async fn keep_alive_and_takeover_never_both_win(kit: Kit) {
     }
 }
 
-/// A call that was dropped may still happen; nothing is half done, and the store goes on.
+/// A dropped call may still happen, but never in part, and the store keeps working.
 async fn calls_that_are_dropped_leave_a_sound_store(kit: Kit) {
     let a = kit.join("a").await;
     let holds = kit.hold_all(&a, &kit.duties(8)).await;
@@ -283,7 +283,7 @@ async fn calls_that_are_dropped_leave_a_sound_store(kit: Kit) {
         let _ = call.await;
     }
     for hold in &holds {
-        // A commit that was dropped on its way may still arrive: then this one is told so.
+        // A dropped commit may still arrive; this one then gets a conflict.
         let mut stored = kit.load(&hold.duty).await.map_or(0, |c| c.version.get());
         loop {
             match kit.commit(&a, hold, stored, "last").await {

@@ -75,7 +75,7 @@ async fn an_expired_session_does_not_come_back(kit: Kit) {
     assert!(kit.member_ids().await.is_empty());
 }
 
-/// An opening that was under way for long must not bring back what ended two sessions ago.
+/// A delayed opening must not revive a session that ended two sessions ago.
 async fn a_session_from_before_the_last_one_does_not_come_back(kit: Kit) {
     let first = kit.wish("a");
     kit.open(&first).await;
@@ -167,7 +167,7 @@ async fn a_note_of_four_kib_is_kept(kit: Kit) {
     assert_eq!(kit.store.members(&kit.group).await.unwrap()[0].note, note);
 }
 
-/// Nobody acts for the holder and nobody tells the store: its own clock alone ends the session.
+/// With no call on behalf of the holder, the store's clock alone ends the session.
 async fn the_store_s_clock_ends_a_session(kit: Kit) {
     let watcher = kit.other_client().await;
     let long = kit.join("long").await;
@@ -185,7 +185,7 @@ async fn the_store_s_clock_ends_a_session(kit: Kit) {
 async fn keep_alive_gives_a_whole_ttl_again(kit: Kit) {
     let session = kit.join("a").await;
     let remaining = || async { kit.store.members(&kit.group).await.unwrap()[0].remaining };
-    // On a busy machine time may pass between the two looks; once is enough.
+    // On a busy machine time may pass between the two reads; one success is enough.
     for _ in 0..50 {
         let opened = remaining().await;
         let mut before = opened;

@@ -1,5 +1,5 @@
-//! A caller that follows the contract: it repeats what was refused, and reads again after an
-//! unknown outcome. Behind it a flaky store must look like a sound one.
+//! A caller that follows the contract: it repeats refused calls, and reads again after an unknown
+//! outcome. With it, a flaky store must look like a sound one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -17,14 +17,14 @@ use tenure_core::{
     Store, StoreError, StoreResult, Version,
 };
 
-/// Settles the outcomes of the store inside.
+/// Resolves unknown outcomes of the inner store.
 #[derive(Debug)]
 pub struct SettledStore {
     inner: Arc<dyn Store>,
     known: Mutex<LastAnswer>,
 }
 
-/// Last answer to this caller, to tell an old answer from a lost one.
+/// Earlier answers to this caller, to tell an old answer from a lost one.
 #[derive(Debug, Default)]
 struct LastAnswer {
     granted: BTreeSet<(DutyKey, Epoch)>,
@@ -32,13 +32,13 @@ struct LastAnswer {
     closed: BTreeSet<Nonce>,
 }
 
-/// A try's answer, and whether an earlier try may have happened.
+/// The answer of an attempt, and whether an earlier attempt may have happened.
 struct Tried<T> {
     answer: T,
     unsure: bool,
 }
 
-/// Injected faults are retried; what a sound store would answer too is passed on.
+/// Whether an error was injected. Injected errors are retried; all others are passed on.
 fn injected(error: &StoreError) -> bool {
     matches!(error.code(), Code::Lost | Code::Unreachable)
 }
@@ -79,12 +79,12 @@ impl Store for SettledStore {
         self.inner.abilities()
     }
 
-    /// The same nonce again is the same opening.
+    /// Repeating with the same nonce is the same opening.
     async fn open_session(&self, open: &OpenSession) -> StoreResult<Opened> {
         Ok(repeat(|| self.inner.open_session(open)).await?.answer)
     }
 
-    /// The audit tells whether a lost close was the one that closed.
+    /// The audit trail shows whether a lost close took effect.
     async fn close_session(&self, session: &Session, reason: &Reason) -> StoreResult<Closed> {
         let tried = repeat(|| self.inner.close_session(session, reason)).await?;
         let left = |entry: &AuditEntry| {
@@ -110,7 +110,7 @@ impl Store for SettledStore {
         Ok(repeat(|| self.inner.keep_alive(session, note, holds)).await?.answer)
     }
 
-    /// A grant whose reply was lost shows as `Already` under an epoch that we never heard of.
+    /// A grant whose reply was lost shows as `Already` under an epoch unknown to this caller.
     async fn claim(
         &self,
         session: &Session,
@@ -134,8 +134,8 @@ impl Store for SettledStore {
         Ok(tried.answer.into_iter().map(settle).collect())
     }
 
-    /// A release whose reply was lost stands in the audit after the last entry of before, also when
-    /// the duty was granted anew or forgotten by the time it is repeated.
+    /// A release whose reply was lost is in the audit trail after the last earlier entry, even if
+    /// the duty was granted again or forgotten before the repeat.
     async fn release(
         &self,
         session: &Session,
@@ -168,7 +168,7 @@ impl Store for SettledStore {
         Ok(holds.iter().zip(tried.answer).map(settle).collect())
     }
 
-    /// The audit tells how many holds a lost eviction ended.
+    /// The audit trail shows how many holds a lost eviction ended.
     async fn evict(
         &self,
         group: &GroupName,
@@ -206,7 +206,7 @@ impl Store for SettledStore {
         Ok(repeat(|| self.inner.load(duties)).await?.answer)
     }
 
-    /// Reads back after each unknown outcome and commits again only what is not there (R17).
+    /// Reads back after each unknown outcome and commits again only what is missing (R17).
     async fn commit(&self, session: &Session, commits: &[Commit]) -> StoreResult<Vec<Committed>> {
         let tried = repeat(|| self.inner.commit(session, commits)).await?;
         if !tried.unsure {
@@ -224,8 +224,8 @@ impl Store for SettledStore {
             });
             match (ours, answer) {
                 (Some(stored), _) => Committed::Saved(stored.version),
-                // Forgotten since, or committed over by the next holder. The repeat was not
-                // fenced: whatever it ran into was committed under this hold.
+                // Forgotten since, or overwritten by the next holder. The repeat was not fenced, so
+                // the stored version was committed under this hold.
                 (None, Committed::Conflict { stored })
                     if gone && Ok(stored) == commit.expected.next() =>
                 {
@@ -266,8 +266,7 @@ impl Store for SettledStore {
         Ok(repeat(|| self.inner.audit(group, range)).await?.answer)
     }
 
-    /// The audit tells what a lost forgetting forgot: what it recorded after the last entry of
-    /// before.
+    /// The audit trail shows what a lost request forgot: the entries after the last earlier one.
     async fn forget(&self, duties: &[DutyKey], reason: &Reason) -> StoreResult<Vec<Forgotten>> {
         let mut before = BTreeMap::new();
         for duty in duties {
@@ -294,8 +293,7 @@ impl Store for SettledStore {
         Ok(settled)
     }
 
-    /// Adopting twice with the same entropy adopts once more, which does no harm; but the second
-    /// time there are no sessions left to count.
+    /// Adopting twice with the same entropy is harmless, but the second call counts no sessions.
     async fn adopt(&self, adopt: &Adopt) -> StoreResult<Adopted> {
         let mut sessions = 0;
         for group in self.groups().await? {

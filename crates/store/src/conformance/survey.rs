@@ -1,4 +1,4 @@
-//! Contract 24: a store tells its settings, and they are those of the table.
+//! Contract 24: a store reports exactly the settings that the guarantee table lists.
 
 use std::collections::BTreeSet;
 

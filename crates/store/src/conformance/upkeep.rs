@@ -1,4 +1,4 @@
-//! Contract 22 and 24: what is forgotten, and what is kept of the past.
+//! Contract 22 and 24: forgetting duties, and retention.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,7 +35,7 @@ async fn forget(kit: &Kit, duty: &DutyKey) -> Forgotten {
     kit.store.forget(std::slice::from_ref(duty), &reason("gone")).await.unwrap().remove(0)
 }
 
-/// Forgets what must be there to forget; gives the floor.
+/// Forgets a duty that must exist; returns the floor.
 pub(super) async fn forgotten(kit: &Kit, duty: &DutyKey) -> Epoch {
     match forget(kit, duty).await {
         Forgotten::Forgotten { floor } => floor,
@@ -43,7 +43,7 @@ pub(super) async fn forgotten(kit: &Kit, duty: &DutyKey) -> Epoch {
     }
 }
 
-/// Grants and releases so often, with a checkpoint each time; gives the last hold.
+/// Grants and releases `times` times, with a checkpoint each time; returns the last hold.
 pub(super) async fn wear(kit: &Kit, session: &Session, id: &str, times: u64) -> Hold {
     let mut last = None;
     for n in 0..times {
@@ -81,7 +81,7 @@ async fn a_forgotten_duty_is_gone(kit: Kit) {
     is_gone(&kit.other_client().await, &last.duty).await;
     assert!(kit.load(&other.duty).await.is_some());
     assert_eq!(forget(&kit, &last.duty).await, Forgotten::Absent);
-    // Its next checkpoint is a first one.
+    // The next checkpoint starts at version one.
     let hold = kit.hold(&a, "d").await;
     assert_eq!(kit.commit(&a, &hold, 0, "v1").await, Committed::Saved(version(1)));
     assert_eq!(versions(&kit, &last.duty).await, [1]);
@@ -92,13 +92,13 @@ async fn a_forgotten_epoch_never_comes_back(kit: Kit) {
     let last = wear(&kit, &a, "d", 5).await;
     let floor = forgotten(&kit, &last.duty).await;
     assert!(floor >= last.epoch);
-    // Also through clients that come later, and for duties that were never granted before.
+    // Also through later clients, and for duties that were never granted before.
     let later = kit.other_client().await;
     let again = later.hold(&a, "d").await;
     assert!(again.epoch > floor, "{again:?}");
     assert!(later.hold(&a, "new").await.epoch > floor);
     assert!(kit.hold(&a, "newer").await.epoch > floor);
-    // A floor does not go down when an older duty is forgotten.
+    // Forgetting an older duty does not lower the floor.
     let old = wear(&kit, &a, "old", 1).await;
     kit.release(&a, &again).await;
     assert!(forgotten(&kit, &again.duty).await >= again.epoch.max(floor));
@@ -128,7 +128,7 @@ async fn a_held_duty_is_not_forgotten(kit: Kit) {
     };
     assert_eq!(holder.instance, a.instance);
     assert!(!holder.remaining.is_zero() && holder.remaining <= a.ttl.get());
-    // Nothing has changed: the hold stands, and the group has no new floor.
+    // Nothing has changed: the hold is valid, and the group has no new floor.
     assert_eq!(kit.fates(&a, &[hold.clone()]).await, [HoldFate::Kept]);
     assert_eq!(versions(&kit, &hold.duty).await, [1]);
     assert_eq!(kit.commit(&a, &hold, 1, "v2").await, Committed::Saved(version(2)));
@@ -150,7 +150,7 @@ async fn an_unknown_duty_is_absent(kit: Kit) {
 }
 
 async fn a_batch_is_forgotten_item_by_item(kit: Kit) {
-    // Two groups in one call, in no order.
+    // Two groups in one call, in arbitrary order.
     let (one, two) = (kit.clone(), kit.fresh().await);
     let two = Kit { group: two.group, ..kit.clone() };
     let (a, b) = (one.join("a").await, two.join("b").await);
@@ -165,7 +165,7 @@ async fn a_batch_is_forgotten_item_by_item(kit: Kit) {
     assert!(matches!(free_gone, Forgotten::Forgotten { floor } if floor >= free.epoch));
     is_gone(&one, &free.duty).await;
     is_gone(&two, &far.duty).await;
-    // Many at once are one call, too.
+    // Many duties also fit in one call.
     let many = one.duties(1200);
     let holds = one.hold_all(&a, &many).await;
     one.store.release(&a, &holds, &reason("case")).await.unwrap();
@@ -198,7 +198,7 @@ async fn a_checkpoint_without_a_hold_is_forgotten(kit: Kit) {
     assert!(kit.hold(&a, "d").await.epoch > last.epoch);
 }
 
-/// Holders work, everybody forgets whatever is free.
+/// Holders work while every instance forgets free duties.
 async fn claims_and_forgetting_keep_every_invariant(kit: Kit) {
     race(&kit, 6, |kit, racer| async move {
         let session = kit.join(&format!("worker{racer}")).await;
@@ -207,7 +207,7 @@ async fn claims_and_forgetting_keep_every_invariant(kit: Kit) {
                 let Claimed::Granted(hold) = claimed else { continue };
                 let stored = kit.load(&hold.duty).await.map_or(0, |c| c.version.get());
                 let text = format!("{racer}.{round}");
-                // While it is held nobody forgets it: what was read still stands.
+                // A held duty is not forgotten, so the version read is still current.
                 let committed = kit.commit(&session, &hold, stored, &text).await;
                 assert!(matches!(committed, Committed::Saved(_)), "{committed:?}");
                 assert_eq!(kit.release(&session, &hold).await, Released::Freed);
@@ -217,7 +217,7 @@ async fn claims_and_forgetting_keep_every_invariant(kit: Kit) {
         }
     })
     .await;
-    // Nobody holds anything: a row that vanished must not look held.
+    // Nobody holds anything: a deleted row must not look held.
     let last = kit.join("last").await;
     kit.hold_all(&last, &kit.duties(3)).await;
     let mut history = Vec::new();
@@ -232,7 +232,7 @@ async fn claims_and_forgetting_keep_every_invariant(kit: Kit) {
     assert_eq!(invariant::check(&history), Ok(()));
 }
 
-/// A holder whose TTL ends commits, somebody forgets: one of them comes first.
+/// A holder whose TTL ends commits while another instance forgets: the two are ordered.
 async fn a_commit_is_fenced_or_the_duty_is_held(kit: Kit) {
     for round in 0..10 {
         let a = kit.join(&format!("a{round}")).await;
@@ -276,7 +276,7 @@ async fn retain(kit: &Kit, history_slots: usize) {
     assert_eq!(kit.store.retention().await.unwrap(), retention);
 }
 
-/// Commits so many more under one hold.
+/// Commits versions `from` to `to` under one hold.
 async fn fill(kit: &Kit, session: &Session, hold: &Hold, from: u64, to: u64) {
     for n in from..to {
         let committed = kit.commit(session, hold, n, &format!("v{}", n + 1)).await;
@@ -296,7 +296,7 @@ async fn a_smaller_history_drops_the_oldest(kit: Kit) {
         assert_eq!(versions(kit, &hold.duty).await, [40, 39, 38, 37, 36]);
         assert_eq!(versions(kit, &short.duty).await, [2, 1]);
     }
-    // A client that was there before keeps to it as well.
+    // A client opened before the change follows it as well.
     fill(&other, &a, &hold, 40, 47).await;
     assert_eq!(versions(&kit, &hold.duty).await, [47, 46, 45, 44, 43]);
     retain(&kit, 1).await;
@@ -314,7 +314,7 @@ async fn a_larger_history_mixes_nothing_up(kit: Kit) {
     fill(&kit, &a, &hold, 0, 8).await;
     assert_eq!(versions(&kit, &hold.duty).await, [8, 7, 6]);
     retain(&kit, 5).await;
-    // What was dropped does not come back.
+    // Dropped versions do not come back.
     assert_eq!(versions(&other, &hold.duty).await, [8, 7, 6]);
     for n in 8..14 {
         fill(&other, &a, &hold, n, n + 1).await;
@@ -368,7 +368,7 @@ async fn retention_is_for_all_who_open_later(kit: Kit) {
     let hold = granted(later.claim(&a, &[later.duty("d")]).await.remove(0));
     fill(&later, &a, &hold, 0, 3).await;
     assert_eq!(versions(&later, &hold.duty).await, [3, 2]);
-    // Adopting changes nothing in that.
+    // Adopting does not change the retention.
     adopt(&later, wish(5, 0)).await;
     let last = later.other_client().await;
     assert_eq!(last.store.retention().await.unwrap(), retention);

@@ -23,7 +23,7 @@ async fn watch(kit: &Kit) -> Box<dyn Watch> {
     kit.other_client().await.store.watch(&kit.group).await.unwrap()
 }
 
-/// Far above what any store needs: it only keeps a failing case from hanging.
+/// Far above any store's needs; only keeps a failing case from hanging.
 const HANG_TIMEOUT: Duration = Duration::from_secs(60);
 
 async fn hinted(watch: &mut Box<dyn Watch>) {
@@ -102,7 +102,7 @@ async fn a_change_before_the_wait_is_not_missed(kit: Kit) {
     let mut watch = watch(&kit).await;
     kit.join("a").await;
     kit.join("b").await;
-    // Both changes are over before anybody waits; the hint must still be there.
+    // Both changes are complete before the wait begins; the hint must still arrive.
     hinted(&mut watch).await;
     assert_eq!(kit.member_ids().await.len(), 2);
 }

@@ -1,8 +1,8 @@
 //! The audit trail: one key per record.
 //!
-//! A key begins with the newest revision that its writer had seen, so that the oldest can be
-//! deleted as a range. The order is that of the revisions at which the keys were created; records
-//! of one transaction share a revision and are told apart by the number at the end of their keys.
+//! A key begins with the newest revision that its writer had seen, so that the oldest records can
+//! be deleted as a range. Records are ordered by the revision at which their key was created.
+//! Records of one transaction share a revision; a number at the end of the key tells them apart.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,17 +18,17 @@ use super::read::end_of;
 use super::{MAX_TXN_ITEMS, PAGE_KEYS, error};
 use crate::clock::unix_ms;
 
-/// The bits of a sequence number that tell the records of one transaction apart.
+/// Bits of a sequence number that distinguish the records of one transaction.
 const RECORD_INDEX_BITS: u32 = 8;
 
-/// No transaction writes more records than this.
+/// Maximum number of records that one transaction writes.
 const MAX_REVISION_RECORDS: usize = 2 * MAX_TXN_ITEMS + 2;
 const _: () = assert!(MAX_REVISION_RECORDS < 1 << RECORD_INDEX_BITS);
 
-/// So many records are deleted at once: more than are written between two cuts.
+/// Maximum number of records that one trim deletes: more than are written between two trims.
 const MAX_TRIM_KEYS: i64 = 20_000;
 
-/// After so many records of one handle at most, the audit trail of a group is cut.
+/// Maximum number of records that one handle writes before it trims the audit trail of a group.
 const RECORDS_PER_TRIM: u64 = 4_096;
 
 /// The records of one transaction.
@@ -38,12 +38,12 @@ pub(super) struct AuditBatch<'a> {
     written: usize,
     reason: &'a str,
     unix_ms: u64,
-    /// Counts what the handle writes.
+    /// Counts the records that the handle writes.
     records: &'a AtomicU64,
 }
 
 impl AuditBatch<'_> {
-    /// The key of the record that will be written next.
+    /// Returns the key of the next record.
     pub(super) fn next_key(&self) -> String {
         format!("{}{}-{:02x}", self.folder, self.stem, self.written)
     }
@@ -57,7 +57,7 @@ impl AuditBatch<'_> {
         let name = self.next_key();
         self.written += 1;
         self.records.fetch_add(1, Ordering::Relaxed);
-        // No name and no reason has a control character, so a tab tells them apart.
+        // Names and reasons contain no control characters, so a tab separates them.
         let (duty, epoch) = hold.map_or(("", Epoch::ZERO), |(duty, epoch)| (duty.as_str(), epoch));
         let value = format!(
             "{}\t{}\t{epoch}\t{duty}\t{}\t{}",
@@ -71,7 +71,7 @@ impl AuditBatch<'_> {
 }
 
 impl EtcdCall<'_> {
-    /// Begins the records of one transaction.
+    /// Starts the records of one transaction.
     pub(super) fn trail<'a>(&'a self, group: &GroupName, reason: &'a str) -> AuditBatch<'a> {
         let (revision, number) = (self.cluster.revision(), self.next_number());
         AuditBatch {
@@ -105,7 +105,8 @@ impl EtcdCall<'_> {
         Ok(entries)
     }
 
-    /// At least `wanted` entries after a number if there are so many, and whether there are more.
+    /// Returns at least `wanted` entries after a sequence number, if there are that many, and
+    /// whether there are more.
     async fn audit_page(
         &self,
         group: &GroupName,
@@ -113,7 +114,7 @@ impl EtcdCall<'_> {
         after: u64,
         wanted: usize,
     ) -> StoreResult<(Vec<AuditEntry>, bool)> {
-        // The first and the last revision of the page may be of no use.
+        // Records of the first and the last revision of the page may be unusable.
         let limit = wanted + 2 * MAX_REVISION_RECORDS;
         let range = &Range {
             min_create_revision: (after >> RECORD_INDEX_BITS) as i64,
@@ -124,7 +125,7 @@ impl EtcdCall<'_> {
         let repeated = self.cluster.repeat(ATTEMPT_TIMEOUT, sent).await;
         let found = repeated.map_err(RequestError::into_error)?.kvs;
         let more = found.len() == limit;
-        // Where the page was cut, records of the last revision may be missing.
+        // If the page is cut off, records of its last revision may be missing.
         let whole = match found.last() {
             Some(last) if more => last.create_revision,
             _ => i64::MAX,
@@ -139,11 +140,11 @@ impl EtcdCall<'_> {
         Ok((page, more))
     }
 
-    /// Cuts the trail of a group when its turn has come. What was written stands, and its answer
-    /// does not wait long for housekeeping.
+    /// Trims the trail of a group when it is due. The call's writes have already happened, and its
+    /// answer does not wait long for housekeeping.
     pub(super) async fn audit_tend(&self, group: &GroupName) {
         let most = self.records_per_trim();
-        // Of several that see it, the one that sets it back cuts.
+        // Of several tasks that see the counter due, the one that resets it trims.
         if self.records.load(Ordering::Relaxed) >= most
             && self.records.swap(0, Ordering::Relaxed) >= most
         {
@@ -151,18 +152,18 @@ impl EtcdCall<'_> {
         }
     }
 
-    /// A handle begins to count anywhere below what it cuts after: however short handles live, one
-    /// of them comes to it.
+    /// Starts the counter at an arbitrary value below the limit: even if all handles are
+    /// short-lived, one of them reaches the limit.
     pub(super) fn audit_begin(&self) {
         self.records.store(self.number % self.records_per_trim(), Ordering::Relaxed);
     }
 
-    /// A short trail is cut more often: a quarter too much is enough.
+    /// A short trail is trimmed more often: it may exceed its limit by a quarter.
     fn records_per_trim(&self) -> u64 {
         RECORDS_PER_TRIM.min(self.retention().audit_kept as u64 / 4).max(1)
     }
 
-    /// Cuts the trail of a group to what is kept, about. Failing does no harm: somebody will.
+    /// Trims the trail of a group to about its limit. A failure does no harm: a later call trims.
     pub(super) async fn audit_trim(&self, group: &GroupName) {
         let folder = self.keys.audits(group);
         let kept = self.retention().audit_kept as i64;

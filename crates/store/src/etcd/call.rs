@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::cluster::{CALL_TIMEOUT, TxnFailure, TxnResult};
 use super::{Etcd, error};
 
-/// A handle on the store for the time of one call.
+/// A handle to the store for the duration of one call.
 pub(super) struct EtcdCall<'a> {
     pub(super) store: &'a Etcd,
     pub(super) changes: CallTracker,
@@ -25,7 +25,7 @@ impl CallTracker {
         self.0.fetch_add(1, Relaxed);
     }
 
-    /// Notes that a request surely changed nothing.
+    /// Takes back the count of a request that certainly changed nothing.
     pub(super) fn takes_back(&self) {
         self.0.fetch_sub(1, Relaxed);
     }
@@ -44,7 +44,7 @@ impl<'a> EtcdCall<'a> {
         Self { store, changes: CallTracker::default() }
     }
 
-    /// Gives the call its end. Whatever was sent and not answered may have happened.
+    /// Limits the duration of the call. Requests without an answer may have happened.
     pub(super) async fn bounded<T>(
         &self,
         work: impl Future<Output = StoreResult<T>>,
@@ -58,21 +58,20 @@ impl<'a> EtcdCall<'a> {
         })
     }
 
-    /// Sends a transaction whose compares make sure that it takes effect once, until somebody
-    /// answers.
+    /// Sends a transaction until a server answers. Its compares must make it take effect only once.
     pub(super) async fn guarded(&self, txn: Txn) -> Result<TxnResult, TxnFailure> {
         self.cluster.send(&self.changes, txn, Some).await
     }
 
-    /// The same for a transaction that names no lease.
+    /// Like [`Self::guarded`], for a transaction that names no lease.
     pub(super) async fn commit(&self, txn: Txn) -> StoreResult<TxnResult> {
         self.guarded(txn).await.map_err(TxnFailure::into_error)
     }
 
-    /// Sends a transaction that writes in nested ones only. etcd counts what a request would add to
-    /// the database by the writes of its first level: one that it does not see there passes whether
-    /// or not there is room. So the transaction is wrapped into one without compares, whose second
-    /// branch, which is never taken, has a write that etcd sees.
+    /// Sends a transaction whose writes are all in nested transactions. etcd checks its quota only
+    /// against writes of the first level, so such a transaction would pass even when the store is
+    /// full. It is therefore wrapped in a transaction without compares, whose `else` branch, never
+    /// taken, has a write that etcd counts.
     // Why: docs/decisions/0027-etcd-quota-visibility.md
     pub(super) async fn weighed(&self, txn: Txn) -> StoreResult<TxnResult> {
         let seen = TxnOp::put(self.keys.never(), Vec::new());

@@ -11,10 +11,10 @@ use super::read::{found, get};
 use super::{MAX_CONCURRENT_TXNS, MAX_TXN_BYTES, MAX_TXN_ITEMS, equals, error};
 use crate::clock::unix_ms;
 
-/// Documents in one page or one read transaction.
+/// Maximum number of documents in one page or one read transaction.
 const MAX_READ_DOCUMENTS: usize = 16;
 
-/// A commit as it is sent.
+/// A commit as it is sent to etcd.
 struct Write<'a> {
     at: usize,
     commit: &'a Commit,
@@ -49,7 +49,7 @@ impl EtcdCall<'_> {
 
     pub(super) async fn checkpoint_history(&self, duty: &DutyKey) -> StoreResult<Vec<Checkpoint>> {
         self.ready().await?;
-        // Others may have changed how much is kept.
+        // Other clients may have changed the retention.
         let [store] = self.cluster.read([get(&self.keys.store())]).await?;
         let slots = self.ground(&store)?.record.retention.history_slots;
         let kept = self.cluster.range(&self.keys.history(duty), MAX_READ_DOCUMENTS as i64).await?;
@@ -75,7 +75,7 @@ impl EtcdCall<'_> {
             // The largest version is never stored, so it conflicts.
             let version = commit.expected.next().unwrap_or(Version::MAX_VALUE);
             let value = key::pack(version, &commit.hold, &commit.document, unix_ms);
-            // Both copies, and what the names may take.
+            // Both copies; [`MAX_TXN_BYTES`] leaves room for the names.
             let size = 2 * value.len();
             match parts.last_mut() {
                 Some(part) if part.len() < MAX_TXN_ITEMS && bytes + size <= MAX_TXN_BYTES => {
@@ -100,7 +100,7 @@ impl EtcdCall<'_> {
         answers.into_iter().map(|answer| answer.ok_or_else(missing)).collect()
     }
 
-    /// The newest epoch of a duty, by its fence or by what was committed.
+    /// Returns the newest epoch of a duty, from its fence and its checkpoint.
     async fn newest_epoch(&self, duty: &DutyKey) -> StoreResult<Epoch> {
         let keys = [get(&self.keys.fence(duty)), get(&self.keys.checkpoint(duty))];
         let [fence, stored] = self.cluster.read(keys).await?;
@@ -110,7 +110,7 @@ impl EtcdCall<'_> {
         Ok(granted.max(stored.map_or(Epoch::ZERO, |stored| stored.epoch)))
     }
 
-    /// Writes documents, each if its hold stands and its version fits, all if the session lives.
+    /// Writes documents if the session is alive, each if its hold is valid and its version matches.
     async fn commit_part(
         &self,
         session: &Session,
@@ -127,7 +127,7 @@ impl EtcdCall<'_> {
             ];
             let number = write.version.get();
             let mut writes = vec![
-                // Without a lease: a checkpoint outlives everybody.
+                // Without a lease: a checkpoint outlives every session.
                 TxnOp::put(name.as_str(), write.value.clone()),
                 TxnOp::put(self.keys.history_at(duty, number), write.value.clone()),
             ];
@@ -140,10 +140,10 @@ impl EtcdCall<'_> {
             looks.extend(look.clone());
             ops.push(TxnOp::txn(Txn::new().when(compares).and_then(writes).or_else(look)));
         }
-        // How much is kept, for the next commit of this handle.
+        // Reads the retention for the next commit of this handle.
         ops.push(get(&self.keys.store()));
         let name = self.keys.session(&session.group, &session.instance);
-        // Of a session that has ended, only the fences are looked at: two reads might be too many.
+        // If the session has ended, only the fences are read: two reads per item could be too many.
         let fences = looks.into_iter().step_by(2).collect::<Vec<_>>();
         let txn = Txn::new()
             .when([equals(&name, session.nonce.to_string())])
@@ -154,7 +154,7 @@ impl EtcdCall<'_> {
         if let Some(TxnOutcome::Get(store)) =
             responses.get(part.len()).and_then(|r| r.outcome.as_ref())
         {
-            // It has happened; a store that is another one now shows at the next call.
+            // The commit has happened; a replaced store is reported by the next call.
             let _ = self.ground(&store.kvs);
         }
         let mut committed = Vec::with_capacity(part.len());
@@ -168,11 +168,11 @@ impl EtcdCall<'_> {
         Ok(committed)
     }
 
-    /// Why an item was not written.
+    /// Returns why an item was not written.
     async fn refusal(&self, write: &Write<'_>, seen: CommitOutcome) -> StoreResult<Committed> {
         let hold = &write.commit.hold;
         match seen.fence {
-            // What was lost from the fence may still stand in the checkpoint.
+            // If the fence was lost, the checkpoint may still have the epoch.
             None => Ok(Committed::Fenced { newest: self.newest_epoch(&hold.duty).await? }),
             Some(fence) => match seen.stored {
                 Some(stored) if fence == FenceRecord::of(hold) => {
@@ -183,8 +183,8 @@ impl EtcdCall<'_> {
         }
     }
 
-    /// Why an item was not written by the last try, when an earlier one may have written it: what
-    /// is stored tells, unless somebody has written after.
+    /// Returns the result of an item that the last attempt did not write, but an earlier one may
+    /// have. The stored checkpoint decides, unless it was overwritten since.
     async fn settle(&self, write: &Write<'_>, seen: CommitOutcome) -> StoreResult<Committed> {
         let [stored] =
             self.cluster.read([get(&self.keys.checkpoint(&write.commit.hold.duty))]).await?;
@@ -199,7 +199,7 @@ impl EtcdCall<'_> {
     }
 }
 
-/// Reason why an item was not written; `None` when it was.
+/// Returns what an item that was not written met; `None` if it was written.
 fn seen(response: TxnOpResponse) -> StoreResult<Option<CommitOutcome>> {
     let (looks, alive) = match response.outcome {
         Some(TxnOutcome::Txn(txn)) if txn.succeeded => return Ok(None),

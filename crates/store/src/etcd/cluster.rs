@@ -1,5 +1,5 @@
-//! The way to the servers: one of them at a time. Whoever meets trouble turns to the next address
-//! for everybody.
+//! Connections to the servers of a cluster. One server is used at a time; after a failure, all
+//! callers switch to the next address.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,13 +20,13 @@ pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time limit for one server before the next one is tried.
 pub(super) const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The same for keep-alives, which cannot wait so long.
+/// Time limit for one keep-alive request, which is urgent.
 pub(super) const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Time limit for a whole call.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Between two tries.
+/// Pause between two attempts.
 pub(super) const RETRY_PAUSE: Duration = Duration::from_millis(25);
 
 struct Endpoint {
@@ -38,21 +38,21 @@ struct Endpoint {
 #[derive(Default)]
 struct EndpointSlot {
     open: Option<Client>,
-    /// Counts the clients, so that a late complaint hits the right one.
+    /// Counts the clients, so that a late error drops only the client that it came from.
     generation: u64,
 }
 
-/// The answer to a transaction that may have been sent more than once.
+/// Response to a transaction that may have been sent more than once.
 pub(super) struct TxnResult {
     pub(super) response: TxnResponse,
-    /// An earlier try may have happened, too.
+    /// Whether an earlier attempt may also have taken effect.
     pub(super) unsure: bool,
 }
 
-/// Why a transaction has no answer.
+/// Why a transaction has no response.
 pub(super) enum TxnFailure {
     Store(StoreError),
-    /// One of its leases is gone. Nothing was changed by this try.
+    /// One of its leases has ended. This attempt changed nothing.
     LeaseGone,
 }
 
@@ -72,16 +72,15 @@ pub(super) struct EtcdCluster {
     connector: Arc<EtcdConnector>,
     user: Option<(String, String)>,
     pub(super) is_encrypted: bool,
-    /// Whether the server asked for the password.
+    /// Whether a server has accepted the user and password.
     pub(super) signed_in: AtomicBool,
-    /// The newest revision that was seen.
     revision: AtomicI64,
-    /// The newest term in which something was read or written: there was a leader of it by then.
+    /// The newest term seen in a response to a read or write: its leader had been elected by then.
     term: AtomicU64,
 }
 
-/// Turns away from a server unless the request came to its end: a caller that stopped waiting may
-/// have met one that will never answer, and the next call must not wait for it, too.
+/// Switches to the next server unless the request completed: if the caller stopped waiting, the
+/// server may never answer, and the next call must not wait for it as well.
 struct EndpointGuard<'a> {
     cluster: &'a EtcdCluster,
     at: usize,
@@ -99,7 +98,7 @@ impl Drop for EndpointGuard<'_> {
             slot.open = None;
         }
         let next = (self.at + 1) % self.cluster.endpoints.len();
-        // Whoever came first has turned already.
+        // Does nothing if another call has already switched.
         let _ = self.cluster.current.compare_exchange(self.at, next, Relaxed, Relaxed);
     }
 }
@@ -143,7 +142,7 @@ impl EtcdCluster {
         self.term.load(Relaxed)
     }
 
-    /// Of an answer that was true when it was given: none to a keep-alive.
+    /// Records revision and term of a response. Not for keep-alives: a deposed leader may answer.
     pub(super) fn saw(&self, header: Option<&ResponseHeader>) {
         if let Some(header) = header {
             self.revision.fetch_max(header.revision, Relaxed);
@@ -151,7 +150,7 @@ impl EtcdCluster {
         }
     }
 
-    /// A client of one address; made anew for somebody who looks at a certain server.
+    /// Opens a new client for one address.
     pub(super) async fn connect(&self, address: &str) -> Result<Client, RequestError> {
         let late = |_| Err(RequestError::NotSent(error::unreachable(address)));
         timeout(CONNECT_TIMEOUT, self.signed_in(address)).await.unwrap_or_else(late)
@@ -164,7 +163,7 @@ impl EtcdCluster {
             {
                 Ok(()) => self.signed_in.store(true, Relaxed),
                 Err(RequestError::NoAuth) => {}
-                // Signing in changes nothing, so its answer is not missed.
+                // Signing in changes nothing, so a lost answer counts as not sent.
                 Err(RequestError::Lost(_)) => {
                     return Err(RequestError::NotSent(error::unreachable(address)));
                 }
@@ -189,7 +188,7 @@ impl EtcdCluster {
         Ok((open, slot.generation))
     }
 
-    /// Sends one request to the server of the moment.
+    /// Sends one request to the current server.
     pub(super) async fn attempt<T, F>(
         &self,
         limit: Duration,
@@ -222,7 +221,7 @@ impl EtcdCluster {
         answer
     }
 
-    /// Sends a request that changes nothing, or the same again, until somebody answers.
+    /// Sends a read or an idempotent request until a server answers.
     pub(super) async fn repeat<T, F>(
         &self,
         limit: Duration,
@@ -247,7 +246,7 @@ impl EtcdCluster {
         }
     }
 
-    /// Sends a transaction until somebody answers; `open` takes its response out of the wrapping.
+    /// Sends a transaction until a server answers; `open` unwraps its response.
     pub(super) async fn send(
         &self,
         call: &CallTracker,

@@ -49,7 +49,7 @@ mod encrypted {
         pub(in super::super) async fn new(tls: Option<&PemFiles>) -> StoreResult<Self> {
             let Some(files) = tls else { return Ok(Self { tls: None }) };
             let mut config = crate::tls::client(Trust::Name, files.clone()).await?;
-            // etcd tells its protocols apart by this.
+            // etcd selects the protocol by ALPN.
             config.alpn_protocols = vec![b"h2".to_vec()];
             Ok(Self { tls: Some(TlsConnector::from(Arc::new(config))) })
         }
@@ -65,7 +65,7 @@ mod encrypted {
                 |_| RequestError::Refused(failed(format!("{address} is no name of a server")));
             let name = ServerName::try_from(host).map_err(unnamed)?;
             let stream = connector.connect(name, socket).await.map_err(|e| match explain(&e) {
-                // Another server may have a better certificate.
+                // Another server may have a valid certificate.
                 Some(why) => RequestError::NotSent(failed(format!("{address}: {why}"))),
                 None => RequestError::NotSent(error::unreachable(address)),
             })?;

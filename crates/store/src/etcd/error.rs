@@ -1,6 +1,6 @@
 //! Errors of the client and the server as store errors.
 //!
-//! Only this module reads the descriptions of errors. No text that could carry a password is
+//! Only this module reads the descriptions of errors. No text that could contain a password is
 //! passed on.
 
 use tenure_core::{Code, StoreError};
@@ -8,24 +8,24 @@ use tenure_etcd::Error;
 
 /// Error of one request.
 pub(super) enum RequestError {
-    /// It never left.
+    /// The request was not sent.
     NotSent(StoreError),
-    /// It left, and nobody knows.
+    /// The request was sent; whether it took effect is unknown.
     Lost(StoreError),
-    /// The server said no: nothing was changed, unless the error says that nobody knows.
+    /// The server refused: nothing was changed, unless the error is [`StoreError::Unknown`].
     Refused(StoreError),
     /// A lease that the request names does not exist.
     LeaseGone,
-    /// The lease to be granted exists.
+    /// The lease to be granted already exists.
     LeaseExists,
-    /// A password was given to a server that asks for none.
+    /// A password was sent to a server without authentication.
     NoAuth,
-    /// The token has ended, or is older than the server's users: sign in again.
+    /// The token has expired or is older than the server's user database: sign in again.
     OldToken,
 }
 
 impl RequestError {
-    /// As the end of a call that was not repeated.
+    /// Converts the error for a call that does not retry.
     pub(super) fn into_error(self) -> StoreError {
         match self {
             Self::NotSent(error) | Self::Lost(error) | Self::Refused(error) => error,
@@ -37,7 +37,7 @@ impl RequestError {
     }
 }
 
-/// The numbers of gRPC's status codes that are read here.
+/// gRPC status codes used here.
 mod status {
     pub(super) const INVALID_ARGUMENT: i32 = 3;
     pub(super) const NOT_FOUND: i32 = 5;
@@ -99,7 +99,7 @@ fn of_status(code: i32, text: &str, address: &str) -> RequestError {
         {
             told(Code::Denied, text)
         }
-        // A server that finds this out while it writes has written, and complains afterwards.
+        // A server that runs out of space during a write returns this error after it has written.
         status::RESOURCE_EXHAUSTED if text == description::NO_SPACE => {
             RequestError::Refused(StoreError::unknown(Code::Full, text.to_owned()))
         }
@@ -114,8 +114,8 @@ fn of_status(code: i32, text: &str, address: &str) -> RequestError {
         | status::FAILED_PRECONDITION
         | status::OUT_OF_RANGE
         | status::UNIMPLEMENTED => told(Code::Failed, text),
-        // A gateway answers with the same text when it did not reach the server and when it lost it
-        // in the middle of the request.
+        // A gateway returns the same text whether it never reached the server or lost the
+        // connection in the middle of the request.
         _ => RequestError::Lost(lost(address)),
     }
 }
@@ -141,22 +141,22 @@ fn refused(error: &(dyn std::error::Error + 'static), address: &str) -> Option<R
         })
 }
 
-/// The server did not take a connection, or not in time.
+/// Error for a server that did not accept a connection, or not in time.
 pub(super) fn unreachable(address: &str) -> StoreError {
     StoreError::refused(Code::Unreachable, format!("no connection to {address}"))
 }
 
-/// A request was sent, and no answer came.
+/// Error for a request that was sent and got no answer.
 pub(super) fn lost(address: &str) -> StoreError {
     StoreError::unknown(Code::Lost, format!("no answer from {address}"))
 }
 
-/// Something is stored that this version would not have written.
+/// Error for stored data that this version would not have written.
 pub(super) fn damaged(what: &str) -> StoreError {
     StoreError::refused(Code::Damaged, format!("{what} cannot be read"))
 }
 
-/// The answer has another shape than the question.
+/// Error for a response that does not fit the request.
 pub(super) fn unexpected(what: &str) -> StoreError {
     StoreError::unknown(Code::Failed, format!("an unexpected reply: {what}"))
 }
@@ -191,12 +191,12 @@ mod tests {
         }
         let full = of_status(8, "etcdserver: mvcc: database space exceeded", "h:1").into_error();
         assert!(full.is_unknown() && full.code() == Code::Full);
-        // Somebody between says so of a server that it had sent the request to.
+        // A gateway may return this after it has sent the request to the server.
         let gateway = "upstream connect error or disconnect/reset before headers";
         assert!(matches!(of_status(14, gateway, "h:1"), RequestError::Lost(_)));
     }
 
-    /// What an error quotes does not count: a peer that goes away may give its reasons.
+    /// Quoted text does not count: a peer that closes the connection may send any reason.
     #[test]
     fn only_the_client_says_what_was_not_sent() {
         let cause = || std::io::Error::other("go away (tcp connect error: Connection refused)");

@@ -49,7 +49,7 @@ impl EtcdCall<'_> {
         }
         let mut members = Vec::with_capacity(live.len());
         for (instance, (nonce, lease)) in live {
-            // A lease that has ended since the keys were read took the session along.
+            // A lease that has ended since the read has ended its session, too.
             let Some(remaining) = left.get(&lease).copied() else { continue };
             let name = instance.escaped().into_owned();
             let is_it = |found: &KeyValue| key::name(&found.key, &evicted).ok() == Some(&*name);
@@ -66,7 +66,7 @@ impl EtcdCall<'_> {
 
     pub(super) async fn group_holders(&self, group: &GroupName) -> StoreResult<Vec<Holder>> {
         let (folder, fences) = (self.keys.sessions(group), self.keys.fences(group));
-        // Fences first: a session that is gone by then does not come back.
+        // Fences first: a session that has ended by then cannot reappear.
         let granted = self.cluster.range(&fences, PAGE_KEYS).await?;
         let live = sessions(&self.cluster.range(&folder, PAGE_KEYS).await?, &folder)?;
         let left =
@@ -113,7 +113,8 @@ impl EtcdCall<'_> {
         let stored = stored.unwrap_or_default().into_iter().next();
         let number = Version::from_i64(stored.as_ref().map_or(0, |found| found.version))?;
         if done.unsure && number > expected {
-            // An earlier try may have written it: what is stored tells, if nobody wrote after.
+            // An earlier attempt may have written it: the stored value decides, unless overwritten
+            // since.
             let ours = stored.is_some_and(|stored| stored.value == document.as_bytes());
             return match ours && number == version {
                 true => Ok(Replaced::Saved(version)),

@@ -19,7 +19,7 @@ use super::{
     unchanged,
 };
 
-/// State of the store that every grant of a claim is compared with.
+/// State that every grant of a claim depends on; compared in the granting transaction.
 struct ClaimBasis {
     floor: Epoch,
     floor_revision: i64,
@@ -33,18 +33,18 @@ enum ClaimPlan {
     ClaimGrant(ClaimGrant),
 }
 
-/// A duty that is free, as far as we know.
+/// A duty that appeared free when it was read.
 struct ClaimGrant {
     at: usize,
     duty: DutyKey,
-    /// When its fence was written last; zero for never.
+    /// Revision of the last write to its fence; zero if there was none.
     revision: i64,
     epoch: Epoch,
     /// Previous holder, whose session has ended.
     expired: Option<FenceRecord>,
 }
 
-/// Live sessions of those who may hold something.
+/// Live sessions of the instances that are named in fences.
 pub(super) type Alive = BTreeMap<InstanceId, (Nonce, Option<Duration>)>;
 
 impl EtcdCall<'_> {
@@ -59,7 +59,7 @@ impl EtcdCall<'_> {
         }
         self.ready().await?;
         let mut answers: Vec<Option<Claimed>> = vec![None; wants.len()];
-        // What was asked for without hearing the answer.
+        // Epochs of grants whose answer was lost.
         let mut proposed: BTreeMap<usize, Epoch> = BTreeMap::new();
         loop {
             let open: Vec<usize> = (0..wants.len()).filter(|at| answers[*at].is_none()).collect();
@@ -77,7 +77,7 @@ impl EtcdCall<'_> {
                     self.saw(hold.epoch);
                 }
                 match plan {
-                    // A grant of ours whose answer was lost.
+                    // The grant of an earlier attempt whose answer was lost.
                     ClaimPlan::Answer(Claimed::Already(hold))
                         if proposed.get(&at) == Some(&hold.epoch) =>
                     {
@@ -108,7 +108,7 @@ impl EtcdCall<'_> {
         answers.into_iter().map(|answer| answer.ok_or_else(missing)).collect()
     }
 
-    /// `None` when the session has ended or was evicted.
+    /// Reads the state that grants depend on; `None` if the session has ended or was evicted.
     async fn claim_basis(&self, session: &Session) -> StoreResult<Option<ClaimBasis>> {
         let (group, instance) = (&session.group, &session.instance);
         let [live, barred, floor, store] = self
@@ -133,7 +133,7 @@ impl EtcdCall<'_> {
         }))
     }
 
-    /// Looks at every duty before anything is written: an exhausted epoch refuses the batch.
+    /// Plans every claim before anything is written, because an exhausted epoch refuses the batch.
     async fn claim_plans(
         &self,
         session: &Session,
@@ -150,7 +150,7 @@ impl EtcdCall<'_> {
         let others = fences.iter().flatten().filter(|fence| fence.held && !fence.is_of(session));
         let others: BTreeSet<InstanceId> = others.map(|fence| fence.instance.clone()).collect();
         let alive = self.alive(&session.group, &others).await?;
-        // A duty without a fence may still have a checkpoint, whose epoch counts.
+        // A duty without a fence may still have a checkpoint; its epoch counts as well.
         let lost: Vec<usize> = (0..open.len()).filter(|n| fences[*n].is_none()).collect();
         let names: Vec<String> =
             lost.iter().map(|n| self.keys.checkpoint(&wants[open[*n]].duty)).collect();
@@ -183,7 +183,7 @@ impl EtcdCall<'_> {
         Ok(plans)
     }
 
-    /// Which of these instances have a live session, and what is left of it.
+    /// Returns which instances have a live session, and its remaining time.
     pub(super) async fn alive(
         &self,
         group: &GroupName,
@@ -204,8 +204,9 @@ impl EtcdCall<'_> {
         Ok(alive)
     }
 
-    /// Takes free duties, each for itself, all under a session that lives and may. What was not
-    /// taken is to be looked at again. Also tells what may have been taken by a try that was lost.
+    /// Grants free duties, each independently, all under a live session that was not evicted. The
+    /// caller must plan again for duties that were not granted. Also returns the grants that a lost
+    /// attempt may have made.
     async fn claim_part(
         &self,
         session: &Session,
@@ -290,7 +291,7 @@ impl EtcdCall<'_> {
         let name = self.keys.session(&session.group, &session.instance);
         let nonce = session.nonce.to_string();
         let mut trail = self.trail(&session.group, reason.as_str());
-        // Writing the session's key counts what leaves the session.
+        // Writing the session's key increments its version, which counts releases (see [`Mark`]).
         let (key, value) = (name.clone().into_bytes(), nonce.clone().into_bytes());
         let counted = Put { key, value, ignore_lease: true, ..Put::default() };
         let mut ops = vec![TxnOp::from(counted)];
@@ -325,7 +326,7 @@ impl EtcdCall<'_> {
     }
 }
 
-/// The answer for a duty that somebody holds; `None` when that one has died.
+/// Returns the answer for a duty that is held; `None` if its holder's session has ended.
 fn held(
     session: &Session,
     want: &ClaimRequest,
@@ -347,7 +348,7 @@ fn held(
     (*nonce == fence.nonce).then(|| Claimed::HeldBy(left.map(holder)))
 }
 
-/// Result for a hold that this release did not free.
+/// Returns the result for a hold that this release did not free.
 fn released(hold: &Hold, found: Option<&KeyValue>) -> StoreResult<Released> {
     let fence = found.map(|found| FenceRecord::parse(&found.value)).transpose()?;
     let same = |fence: &FenceRecord| {

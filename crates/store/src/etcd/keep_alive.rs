@@ -1,4 +1,4 @@
-//! Keeping sessions alive: the lease, and at the same time a look at the session.
+//! Keep-alives: extend a session's lease and check the session at the same time.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,19 +18,19 @@ use super::key::FenceRecord;
 use super::read::{found, get};
 use crate::{BootClock, fates_by_mark};
 
-/// So many streams stay open; whoever comes later opens one for each keep-alive.
+/// Maximum number of streams kept open; further sessions open one per keep-alive.
 const MAX_OPEN_STREAMS: usize = 256;
 
-/// A session is looked at so often at least: a cluster that has grown since is noticed, and what is
-/// remembered of the session is renewed on the way.
+/// Maximum age of a snapshot before the session is read again. This detects that the cluster has
+/// grown, and renews the record of the session's nonce.
 const MAX_SNAPSHOT_AGE: Duration = Duration::from_secs(60);
 
-/// Open streams by lease. One is taken out while it is used: an answer that nobody has waited for
-/// must not be taken for the answer to a later question.
+/// Open streams by lease. A stream is taken out while in use: an answer whose caller stopped
+/// waiting must not be taken for the answer to a later request.
 #[derive(Default)]
 pub(super) struct KeepAliveStreams {
     streams: Mutex<BTreeMap<i64, KeepAliveStream>>,
-    /// The cluster has, or once had, more than one member.
+    /// The cluster has or had more than one member.
     many: AtomicBool,
 }
 
@@ -40,14 +40,13 @@ struct KeepAliveStream {
     seen: Option<SessionSnapshot>,
 }
 
-/// The mark of a session at a revision of a server that is alone: until it has written something,
-/// nobody has taken anything from the session.
+/// The mark of a session at a revision of a single-member cluster. Until that server writes
+/// something, no hold of the session can have been lost.
 ///
-/// This is exact for one member only. Of several, the one that answers may be behind. So whenever
-/// anything was written, it is asked again whether it is still alone; and a member that joins
-/// writes nothing, but can take nothing away either without a write, which a leader sees. One that
-/// was alone, and is the leader of the past soon after others have joined, is found out by
-/// [`MAX_SNAPSHOT_AGE`].
+/// This is exact only for a single member: with several, the one that answers may be behind. So
+/// after every write the member list is read again. A joining member writes nothing, but cannot
+/// revoke a hold without a write either, and the leader sees that write. A server that was alone
+/// and has been deposed soon after others joined is detected after [`MAX_SNAPSHOT_AGE`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct SessionSnapshot {
     server: u64,
@@ -58,17 +57,17 @@ struct SessionSnapshot {
 
 /// The answer to a keep-alive.
 ///
-/// It is no matter of the majority: a member that takes itself for the leader extends the lease in
-/// its own memory. One that was frozen or cut off does so while the others have chosen another,
-/// with which the lease ends earlier. But it answers in the term of before, and so does a follower
-/// that asks it. So an answer counts only if its term is not older than that of a read made in the
-/// same call: the read knows of a leader that was chosen before the call; one that is chosen later
-/// extends every lease by itself.
+/// A keep-alive needs no majority: a member that believes to be the leader extends the lease in its
+/// own memory. A member that was frozen or cut off does so even if the others have elected a new
+/// leader, under which the lease ends earlier. But it answers with its old term, and so does a
+/// follower that forwards to it. So an answer counts only if its term is not older than that of a
+/// read made in the same call. The read sees every leader elected before the call; a leader elected
+/// later extends every lease itself.
 struct LeaseExtension {
     alive: bool,
-    /// Term of the member that answered, from before it extended the lease or passed that on.
+    /// Term of the answering member, from before it extended the lease or forwarded the request.
     term: u64,
-    /// The server that answered and the revision that it was at; `None` for a stream just opened.
+    /// The answering server and its revision; `None` for a new stream.
     at: Option<(u64, i64)>,
     seen: Option<SessionSnapshot>,
 }
@@ -101,7 +100,7 @@ impl KeepAliveStreams {
         self.many.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the answer of the stream may be enough.
+    /// Whether the stream's answer may suffice without reading the session.
     fn may_suffice(&self, lease: i64) -> bool {
         !self.is_many() && self.streams().contains_key(&lease)
     }
@@ -113,16 +112,16 @@ impl KeepAliveStreams {
     }
 }
 
-/// The mark of a session: how often its key was written, which each release does.
+/// Returns the mark of a session: the version of its key, which each release increments.
 pub(super) fn mark(session: &Session, found: &KeyValue) -> Mark {
     Mark(Mark::first(session.nonce).0.wrapping_add(found.version as u64))
 }
 
 impl EtcdCall<'_> {
-    /// Extends the lease through its stream, or through a new one.
+    /// Extends the lease through its open stream, or else through a new one.
     async fn lease_keep(&self, lease: i64) -> StoreResult<LeaseExtension> {
         if let Some(mut keeper) = self.keepers.take(lease) {
-            // A stream that fails says nothing about the lease.
+            // An error of the stream does not mean that the lease has ended.
             if let Ok(Ok(answer)) = timeout(KEEP_ALIVE_TIMEOUT, keeper.stream.extend()).await {
                 let (alive, term, seen) = (answer.ttl > 0, answer.term(), keeper.seen);
                 let at = answer.header.as_ref().map(|header| (header.member_id, header.revision));
@@ -144,8 +143,8 @@ impl EtcdCall<'_> {
         Ok(LeaseExtension { alive, term, at: None, seen: None })
     }
 
-    /// Whether the lease was extended, now that the session was looked at. Asks again what was told
-    /// by a leader of the past.
+    /// Returns whether the lease was extended, once the session has been read. Repeats a keep-alive
+    /// that a deposed leader answered.
     async fn lease_kept(&self, lease: i64, mut extended: LeaseExtension) -> StoreResult<bool> {
         while extended.alive && extended.term < self.control.term().max(self.cluster.term()) {
             self.keepers.forget(lease);
@@ -155,7 +154,7 @@ impl EtcdCall<'_> {
         Ok(extended.alive)
     }
 
-    /// Whether the cluster has one member. One that has more once is never asked again.
+    /// Whether the cluster has one member. Once it had more, the server is not queried again.
     async fn is_alone(&self) -> bool {
         if self.keepers.is_many() {
             return false;
@@ -171,7 +170,7 @@ impl EtcdCall<'_> {
         }
     }
 
-    /// The session's key if it is neither ended nor evicted; replaces its note on the way.
+    /// Returns the session's key unless the session has ended or was evicted; replaces its note.
     async fn session_look(
         &self,
         session: &Session,
@@ -194,7 +193,7 @@ impl EtcdCall<'_> {
         let name = self.keys.session(&session.group, &session.instance);
         let spent = self.keys.spent(&session.group, session.nonce);
         let [mut live, spent] = self.control.read_quick([get(&name), get(&spent)]).await?;
-        // Who was evicted hangs on another lease.
+        // The key of an evicted session is attached to another lease.
         let (nonce, lease) = (session.nonce.to_string(), self.keys.lease(session));
         let is_it = |live: &KeyValue| live.value == nonce.as_bytes() && live.lease == lease;
         let live = live.pop().filter(is_it);
@@ -204,7 +203,7 @@ impl EtcdCall<'_> {
         Ok(live)
     }
 
-    /// Both must agree: the lease lives on for a whole TTL, and the session hangs on it.
+    /// Keeps a session alive if its lease was fully extended and its key is attached to that lease.
     pub(super) async fn session_keep_alive(
         &self,
         session: &Session,
@@ -214,7 +213,7 @@ impl EtcdCall<'_> {
         self.saw_holds(holds.iter());
         let lease = self.keys.lease(session);
         let comparing = async { Hold::common_mark(holds, session) };
-        // A lease that was extended is a change, though one that ends by itself.
+        // Extending a lease is a change, though it ends by itself.
         self.changes.sends();
         if note.is_none() && self.keepers.may_suffice(lease) {
             let (extended, common) = tokio::join!(self.lease_keep(lease), comparing);
@@ -226,8 +225,8 @@ impl EtcdCall<'_> {
             {
                 return self.kept(session, holds, common, seen.mark).await;
             }
-            // Looked at after the server has said which revision it is at: what is found is not
-            // older, and when it stays at that revision, not younger either.
+            // This read follows the server's answer with its revision. So the result is not older,
+            // and if the server stays at that revision, not newer either.
             let (live, alone) = tokio::join!(self.session_look(session, None), self.is_alone());
             let (server, live) = (extended.at, live?);
             let alive = live.is_some() && self.lease_kept(lease, extended).await?;
@@ -251,7 +250,7 @@ impl EtcdCall<'_> {
         self.agreed(session, holds, common, live.filter(|_| alive)).await
     }
 
-    /// `live` is the session, if its lease was extended and it hangs on it.
+    /// Builds the answer. `live` is the session's key if it is attached to its extended lease.
     async fn agreed(
         &self,
         session: &Session,
@@ -266,7 +265,7 @@ impl EtcdCall<'_> {
         self.kept(session, holds, common, mark(session, &live)).await
     }
 
-    /// The fates of the holds of a session that lives.
+    /// Returns the fates of the holds of a live session.
     async fn kept(
         &self,
         session: &Session,

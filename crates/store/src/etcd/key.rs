@@ -1,4 +1,4 @@
-//! Names of keys, and what stands in them.
+//! Names and values of keys.
 
 use sha2::{Digest, Sha256};
 use tenure_core::store::{Checkpoint, Retention};
@@ -10,10 +10,10 @@ use tenure_core::{
 use super::error;
 use crate::packed;
 
-/// The newest layout of keys that this version knows.
+/// The newest key layout that this version knows.
 pub(super) const SCHEMA_VERSION: u64 = 1;
 
-/// Makes the names of keys.
+/// Builds the names of keys.
 #[derive(Clone, Debug)]
 pub(super) struct KeyNames {
     prefix: String,
@@ -33,7 +33,7 @@ impl KeyNames {
         format!("{}never", self.prefix)
     }
 
-    /// Folder of the group names.
+    /// Folder of the index of groups.
     pub(super) fn index(&self) -> String {
         format!("{}index/", self.prefix)
     }
@@ -50,7 +50,7 @@ impl KeyNames {
         self.of_group(&duty.group, &format!("kept/history/{}/", duty.id.escaped()))
     }
 
-    /// Sorts by version.
+    /// Returns a key that sorts by version.
     pub(super) fn history_at(&self, duty: &DutyKey, version: u64) -> String {
         format!("{}{version:016x}", self.history(duty))
     }
@@ -59,8 +59,8 @@ impl KeyNames {
         self.of_group(group, &format!("kept/spent/{nonce}"))
     }
 
-    /// The lease of a session. Known beforehand, so that whoever has the session can keep it alive,
-    /// and a grant whose answer was lost is found again.
+    /// Returns the lease id of a session. It is derived from the session, so that any process that
+    /// knows the session can keep it alive, and a grant whose answer was lost can be repeated.
     pub(super) fn lease(&self, session: &Session) -> i64 {
         let mut hash = Sha256::new();
         hash.update(self.session(&session.group, &session.instance));
@@ -69,7 +69,7 @@ impl KeyNames {
     }
 }
 
-/// Names keys of a group by their path, and those below a folder by an instance or a duty.
+/// Defines keys of a group by path, and keys of an instance or a duty in a folder.
 macro_rules! group_keys {
     (
         $($folder:ident $path:literal $(of instance $member:ident)? $(of duty $item:ident)?;)*
@@ -100,27 +100,27 @@ group_keys! {
     floor "kept/floor";
 }
 
-/// The first 63 bits, never zero: a lease with the number zero is no lease.
+/// Returns the first 63 bits with the lowest bit set: zero is not a valid lease id.
 fn first_bits(hash: Sha256) -> i64 {
     let digest: [u8; 32] = hash.finalize().into();
     let bits = digest.iter().take(8).fold(0_u64, |bits, byte| bits << 8 | u64::from(*byte));
     ((bits >> 1) | 1) as i64
 }
 
-/// A number that names this handle in what it writes.
+/// Returns a number that identifies this handle in the keys it writes.
 pub(super) fn handle_number(parts: &[u128]) -> u64 {
     let mut hash = Sha256::new();
     parts.iter().for_each(|part| hash.update(part.to_be_bytes()));
     first_bits(hash) as u64
 }
 
-/// The last part of a key below `folder`.
+/// Returns the part of a key after `folder`.
 pub(super) fn name<'a>(key: &'a [u8], folder: &str) -> StoreResult<&'a str> {
     let rest = std::str::from_utf8(key).ok().and_then(|key| key.strip_prefix(folder));
     rest.ok_or_else(|| error::damaged("a key"))
 }
 
-/// The last grant of a duty. The key is never deleted but by `forget`, so the epoch stays (R2).
+/// The last grant of a duty. Only `forget` deletes the key, so the epoch stays (R2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FenceRecord {
     pub(super) epoch: Epoch,
@@ -139,12 +139,12 @@ impl FenceRecord {
         Self { held: false, ..self.clone() }
     }
 
-    /// Whether it was granted to that session.
+    /// Whether the duty was granted to that session.
     pub(super) fn is_of(&self, session: &Session) -> bool {
         self.nonce == session.nonce && self.instance == session.instance
     }
 
-    /// One spelling, so that a transaction can compare it.
+    /// Formats the record in its only form, so that a transaction can compare it.
     pub(super) fn text(&self) -> String {
         let held = if self.held { "held" } else { "free" };
         format!("{} {} {held} {}", self.epoch, self.nonce, self.instance.as_str())
@@ -173,15 +173,15 @@ impl FenceRecord {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct StoreMarker {
     pub(super) incarnation: String,
-    /// The incarnation that was adopted into this one.
+    /// The incarnation that this one replaced by adoption.
     pub(super) after: String,
     pub(super) floor: Epoch,
     pub(super) retention: Retention,
 }
 
 impl StoreMarker {
-    /// Gives the store a new name. The same again changes nothing, also when somebody has adopted
-    /// it after us before we have heard of our own success.
+    /// Gives the store a new incarnation. Repeating the same adoption changes nothing, even if
+    /// another process has adopted the store in between.
     pub(super) fn adopt(&mut self, incarnation: &str, floor: Epoch) {
         self.floor = self.floor.max(floor);
         if self.incarnation != incarnation && self.after != incarnation {
@@ -225,7 +225,7 @@ impl StoreMarker {
     }
 }
 
-/// A checkpoint as it stands in its key and in its history; see [`packed`].
+/// Packs a checkpoint as stored in its key and its history; see [`packed`].
 pub(super) fn pack(version: Version, hold: &Hold, document: &Document, unix_ms: u64) -> Vec<u8> {
     let instance = hold.instance.as_str();
     let head = format!("{version} {} {unix_ms} {}\n{instance}", hold.epoch, instance.len());

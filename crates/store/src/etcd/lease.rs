@@ -1,4 +1,4 @@
-//! Leases by number.
+//! Leases by id.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,9 +13,9 @@ use super::cluster::{ATTEMPT_TIMEOUT, EtcdCluster, KEEP_ALIVE_TIMEOUT, RETRY_PAU
 use super::error::RequestError;
 
 impl EtcdCluster {
-    /// Grants a lease; one of that number that exists is as good, once it is extended.
+    /// Grants a lease. An existing lease with the same id is extended instead.
     ///
-    /// A lease that nothing hangs on is no change that anybody could see.
+    /// A lease without keys is not counted as a change, because nothing can observe it.
     pub(super) async fn grant(&self, id: i64, seconds: i64) -> StoreResult<i64> {
         let sent = |client: Client| async move { client.lease_grant(id, seconds).await };
         loop {
@@ -32,8 +32,8 @@ impl EtcdCluster {
         }
     }
 
-    /// Extends a lease by its whole TTL, for a caller that has just read: a leader of the past does
-    /// not count.
+    /// Extends a lease by its whole TTL. Repeats the request while the answer comes from a leader
+    /// older than the caller's last read.
     pub(super) async fn extend(&self, id: i64) -> Result<(), RequestError> {
         loop {
             let sent = |client: Client| async move { client.lease_keep_alive(id).await };
@@ -45,7 +45,7 @@ impl EtcdCluster {
         }
     }
 
-    /// The TTL that a lease was granted; `None` when it has ended.
+    /// Returns the TTL that a lease was granted with; `None` if it has ended.
     pub(super) async fn granted(&self, id: i64) -> StoreResult<Option<i64>> {
         let sent = |client: Client| async move { client.lease_time_to_live(id).await };
         match self.repeat(ATTEMPT_TIMEOUT, sent).await {
@@ -55,7 +55,7 @@ impl EtcdCluster {
         }
     }
 
-    /// Takes a lease back. If it fails, the lease ends by itself.
+    /// Revokes a lease. If that fails, the lease ends by itself.
     pub(super) async fn revoke(&self, id: i64) {
         let sent = |client: Client| async move { client.lease_revoke(id).await };
         let _ = self.attempt(ATTEMPT_TIMEOUT, sent).await;

@@ -7,7 +7,7 @@
 //!
 //! | key | lease | holds |
 //! |---|---|---|
-//! | `Pgroup/G/live/session/I` | session | the nonce; the key's etcd version is the [`Mark`] |
+//! | `Pgroup/G/live/session/I` | session | the nonce; the key's etcd version gives the [`Mark`] |
 //! | `Pgroup/G/live/note/I` | session | the note |
 //! | `Pgroup/G/live/fence/D` | none | epoch, nonce, `held` or `free`, instance: the last grant |
 //! | `Pgroup/G/live/document` | none | the group's document; its etcd version is its version |
@@ -18,35 +18,35 @@
 //! | `Pgroup/G/kept/barred/I` | memory | the instance was evicted |
 //! | `Pgroup/G/kept/floor` | none | no epoch up to this one is granted in the group |
 //! | `Pindex/G` | none | an index of groups |
-//! | `Pstore` | none | schema, incarnation, floor of the store, how much of the past is kept |
+//! | `Pstore` | none | schema, incarnation, floor of the store, retention |
 //!
-//! Hints are a watch on `Pgroup/G/live/`.
+//! Hints come from a watch on `Pgroup/G/live/`.
 //!
-//! # A hold stands
+//! # When a hold is valid
 //!
-//! exactly when its fence has its epoch, nonce, instance and the word `held`, and the session of
-//! that instance has that nonce. Both are compared in the same transaction that acts. There is no
-//! key per hold under the lease: the session's key is enough, ten thousand holds end with it in one
-//! step, and a lease that dies has three keys to delete instead of ten thousand.
+//! A hold is valid exactly when its fence has its epoch, nonce, instance and the word `held`, and
+//! the session of that instance has that nonce. Both are compared in the same transaction that
+//! acts. No key per hold is attached to the lease. The session's key is enough: ten thousand holds
+//! end with it in one step, and a lease that ends has three keys to delete instead of ten thousand.
 //!
-//! A nonce that is gone never comes back, so a session that was once seen dead stays dead: a claim
-//! that takes over compares the fence alone.
+//! A session's nonce is never used again, so a session once seen ended stays ended: a claim that
+//! takes over compares only the fence.
 //!
 //! # Leases
 //!
-//! The number of a session's lease is a hash of the session: whoever has the session can keep it
-//! alive, and a grant whose answer was lost is the same grant when it is repeated. Who is evicted
-//! until its TTL is moved to another lease, which nobody keeps alive: however often the evicted one
-//! goes on asking, it ends. What is remembered for a week hangs on a lease of 15 days that each
-//! handle grants when it needs one, and grants anew every week.
+//! The id of a session's lease is a hash of the session: any process that knows the session can
+//! keep it alive, and a grant whose answer was lost can be repeated. Evicting an instance at its
+//! TTL moves its session to another lease, which nobody keeps alive, so the session ends whatever
+//! the instance does. Keys with the lease "memory" are kept for at least a week: they are attached
+//! to a lease of 15 days, of which each handle grants a new one every week if needed.
 //!
 //! # Transactions
 //!
-//! etcd takes 128 operations in one transaction, and nested ones that together with the outer one
-//! stay below that; each key may be written once. A batch is one outer transaction that compares
-//! the session, with one nested transaction per item: so each item has an outcome of its own. The
-//! compares make sure that a transaction takes effect once, so it is repeated when its answer is
-//! lost, with another server if there is one; what the second answer cannot tell is read again.
+//! etcd accepts 128 operations in one transaction, including those of nested transactions, and each
+//! key may be written once. A batch is one outer transaction that compares the session, with one
+//! nested transaction per item, so that each item has its own outcome. The compares ensure that a
+//! transaction takes effect once, so it is repeated when its answer is lost, on another server if
+//! there is one. If the second answer does not show the outcome, the keys are read again.
 //!
 //! Why: docs/decisions/0026-etcd-no-key-per-hold.md
 
@@ -84,39 +84,39 @@ use cluster::EtcdCluster;
 use connect::EtcdConnector;
 use key::KeyNames;
 
-/// So many items go into one transaction: with the longest names they stay below etcd's 1.5 MiB,
-/// and a nested transaction of five operations is left room for.
+/// Maximum number of items in one transaction: with the longest names they stay below etcd's 1.5
+/// MiB, and room remains for a nested transaction of five operations.
 const MAX_TXN_ITEMS: usize = 100;
 
-/// Documents of one transaction, with their copies in the history; etcd takes 1.5 MiB.
+/// Maximum size of the documents in one transaction, with their copies; etcd accepts 1.5 MiB.
 const MAX_TXN_BYTES: usize = 1_150_000;
 
-/// Two documents of the largest size fit into one transaction, with their copies.
+/// Two documents of the largest size fit into one transaction, with their copies in the history.
 const ATOMIC_COMMITS: usize = 2;
 
-/// So many reads go into one transaction.
+/// Maximum number of reads in one transaction.
 const MAX_TXN_READS: usize = 100;
 
-/// So many transactions of one call are under way at the same time.
+/// Maximum number of concurrent transactions of one call.
 const MAX_CONCURRENT_TXNS: usize = 8;
 
-/// Small values in one page.
+/// Number of small values in one page.
 const PAGE_KEYS: i64 = 5_000;
 
 /// Settings of an [`Etcd`] store.
 #[derive(Clone)]
 pub struct EtcdSettings {
-    /// `host:port` of each server that may be asked.
+    /// `host:port` of each server.
     pub hosts: Vec<String>,
     /// User and password.
     pub user: Option<(String, String)>,
-    /// Put before every key.
+    /// Prefix of every key.
     pub prefix: String,
     /// TLS settings; without them connections are not encrypted.
     pub tls: Option<PemFiles>,
-    /// 128 random bits of this handle: they name a store that it creates.
+    /// 128 random bits of this handle; they name a store that it creates.
     pub entropy: u128,
-    /// Whether to make a store where there is none.
+    /// Whether to create a missing store.
     pub if_absent: IfAbsent,
 }
 
@@ -130,38 +130,38 @@ impl fmt::Debug for EtcdSettings {
     }
 }
 
-/// A handle on the store.
+/// A handle to the store.
 pub struct Etcd {
-    /// For keep-alives alone: they never wait behind documents (R7).
+    /// For keep-alives only: they never wait behind documents (R7).
     control: EtcdCluster,
     cluster: Arc<EtcdCluster>,
     keys: KeyNames,
     entropy: u128,
-    /// A handle that must not create a store does not create one later either.
+    /// A handle that must not create a store does not do so after a reset either.
     if_absent: IfAbsent,
-    /// Names this handle in what it writes.
+    /// Identifies this handle in the keys it writes.
     number: u64,
-    /// Counts what this handle has written.
+    /// Counter that makes keys of this handle unique.
     written: AtomicU64,
     known: Mutex<HandleState>,
-    /// The largest epoch that this handle has ever seen, in an answer or a question.
+    /// The largest epoch that this handle has ever seen, in a request or a response.
     seen: AtomicU64,
     keepers: keep_alive::KeepAliveStreams,
-    /// Counts the records of the audit trail since this handle has cut it.
+    /// Counts the audit records that this handle has written since it last trimmed the trail.
     records: AtomicU64,
 }
 
 /// State of this handle.
 #[derive(Default)]
 struct HandleState {
-    /// `None` after the store was found to be another one.
+    /// `None` after a reset was detected.
     incarnation: Option<String>,
-    /// There was a store once.
+    /// Whether this handle has found a store before.
     had_one: bool,
     retention: Retention,
     /// Number of stores that this handle has offered to create.
     offered: u64,
-    /// The lease for memories, and when it was granted.
+    /// The lease for short-lived records, and when it was granted.
     memory: Option<(i64, tenure_core::LocalInstant)>,
 }
 
@@ -175,7 +175,7 @@ fn equals(key: &str, value: impl Into<Vec<u8>>) -> Compare {
     Compare::value(key, value)
 }
 
-/// True while the key has not been written since; revision zero is a key that does not exist.
+/// Compares that the key was not written since; revision zero means that it does not exist.
 fn unchanged(key: &str, revision: i64) -> Compare {
     Compare::mod_revision(key, revision)
 }
@@ -189,7 +189,7 @@ fn revision_of(found: &[KeyValue]) -> i64 {
 }
 
 impl Etcd {
-    /// Connects, and finds or creates the store there.
+    /// Connects, and finds or creates the store.
     pub async fn open(settings: EtcdSettings) -> StoreResult<Self> {
         let clock = BootClock.now().as_nanos();
         let process = u128::from(std::process::id()) << 64 | u128::from(clock);
@@ -222,7 +222,7 @@ impl Etcd {
         self.known().retention
     }
 
-    /// One that nothing can be granted above is nobody's.
+    /// Records an epoch, unless it is the largest one, above which nothing can be granted.
     fn saw(&self, epoch: Epoch) {
         if epoch.next().is_ok() {
             self.seen.fetch_max(epoch.get(), Ordering::Relaxed);
@@ -233,7 +233,7 @@ impl Etcd {
         self.saw(holds.map(|hold| hold.epoch).fold(Epoch::ZERO, Epoch::max));
     }
 
-    /// A number that this handle has not used before.
+    /// Returns a number that this handle has not used before.
     fn next_number(&self) -> u64 {
         self.written.fetch_add(1, Ordering::Relaxed)
     }
@@ -250,7 +250,7 @@ impl Etcd {
     }
 }
 
-/// Runs a call to its end.
+/// Runs a call within its time limit.
 macro_rules! bounded_call {
     ($store:ident) => {
         $store.store_abilities()

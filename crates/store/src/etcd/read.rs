@@ -1,4 +1,4 @@
-//! Reading keys: linearizable, in transactions and pages that stay small.
+//! Linearizable reads, in transactions and pages of limited size.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use super::error::{self, RequestError};
 use super::{MAX_CONCURRENT_TXNS, MAX_TXN_READS};
 
 impl EtcdCluster {
-    /// Reads at one revision, as of now: a transaction without writes costs the cluster no more
-    /// than a read. At most [`MAX_TXN_READS`] of them.
+    /// Reads keys at one, current revision; at most [`MAX_TXN_READS`]. A transaction without writes
+    /// costs the cluster no more than a read.
     async fn read_once(&self, limit: Duration, gets: &[TxnOp]) -> StoreResult<Vec<Vec<KeyValue>>> {
         let txn = &Txn::new().and_then(gets);
         let sent = |client: Client| async move { client.txn(txn).await };
@@ -21,7 +21,7 @@ impl EtcdCluster {
         Ok(response.responses.into_iter().map(found).collect())
     }
 
-    /// Reads one transaction's worth of keys.
+    /// Reads up to one transaction's worth of keys.
     pub(super) async fn read<const N: usize>(
         &self,
         gets: [TxnOp; N],
@@ -30,7 +30,7 @@ impl EtcdCluster {
         read.try_into().map_err(|_| error::unexpected("a part is missing"))
     }
 
-    /// The same for those who cannot wait long.
+    /// Like [`Self::read`], with the shorter timeout of keep-alives.
     pub(super) async fn read_quick<const N: usize>(
         &self,
         gets: [TxnOp; N],
@@ -39,12 +39,12 @@ impl EtcdCluster {
         read.try_into().map_err(|_| error::unexpected("a part is missing"))
     }
 
-    /// Reads any number of keys, each as it is now.
+    /// Reads any number of keys, each at its current value.
     pub(super) async fn read_all(&self, keys: &[String]) -> StoreResult<Vec<Option<KeyValue>>> {
         self.read_by(keys, MAX_TXN_READS).await
     }
 
-    /// The same, with at most so many in one answer.
+    /// Like [`Self::read_all`], with at most `most` keys in one response.
     pub(super) async fn read_by(
         &self,
         keys: &[String],
@@ -63,12 +63,12 @@ impl EtcdCluster {
         Ok(all)
     }
 
-    /// Everything below a folder at one revision, in pages.
+    /// Reads everything below a folder at one revision, in pages.
     pub(super) async fn range(&self, folder: &str, page: i64) -> StoreResult<Vec<KeyValue>> {
         self.pages(folder, Range { limit: page, ..Range::default() }).await
     }
 
-    /// The same without values.
+    /// Like [`Self::range`], without values.
     pub(super) async fn keys(&self, folder: &str, page: i64) -> StoreResult<Vec<KeyValue>> {
         self.pages(folder, Range { limit: page, keys_only: true, ..Range::default() }).await
     }
@@ -83,7 +83,7 @@ impl EtcdCluster {
         Ok(all)
     }
 
-    /// Shows everything below a folder, page by page.
+    /// Passes everything below a folder to `take`, page by page.
     pub(super) async fn each_page(
         &self,
         folder: &str,
@@ -120,7 +120,6 @@ impl EtcdCluster {
     }
 }
 
-/// Reads one key.
 pub(super) fn get(key: &str) -> TxnOp {
     TxnOp::get(Range::of(key))
 }
@@ -130,7 +129,8 @@ pub(super) fn below(folder: &str) -> TxnOp {
     TxnOp::get(Range::between(folder, end_of(folder)))
 }
 
-/// The first key after all that begin with `folder`. A folder ends in `/`, which has a next.
+/// Returns the first key after all keys that begin with `folder`. A folder ends in `/`, so its last
+/// byte can be incremented.
 pub(super) fn end_of(folder: &str) -> Vec<u8> {
     let mut end = folder.as_bytes().to_vec();
     if let Some(last) = end.last_mut() {
@@ -139,7 +139,7 @@ pub(super) fn end_of(folder: &str) -> Vec<u8> {
     end
 }
 
-/// Key-value pairs that a read inside a transaction found.
+/// Returns the key-value pairs of a read inside a transaction.
 pub(super) fn found(response: TxnOpResponse) -> Vec<KeyValue> {
     match response.outcome {
         Some(TxnOutcome::Get(got)) => got.kvs,

@@ -1,4 +1,4 @@
-//! The record of the store: finding it, judging it, making it anew.
+//! The store's record: finding, checking and replacing it.
 
 use std::sync::atomic::Ordering;
 
@@ -34,7 +34,7 @@ impl EtcdCall<'_> {
             let [found] = self.cluster.read([get(&name)]).await?;
             if let Some(found) = found.first() {
                 let mut record = StoreMarker::parse(&found.value)?;
-                // Whoever made it knew less than we do of the store before.
+                // The creator of this store may have seen lower epochs of the previous one.
                 if record.floor.get() < self.seen.load(Ordering::Relaxed) {
                     record.floor = self.first_floor()?;
                     let put = TxnOp::put(name.as_str(), record.text());
@@ -69,18 +69,18 @@ impl EtcdCall<'_> {
         }
     }
 
-    /// First floor of a store that replaces an earlier one: above every epoch this handle has seen,
-    /// and, because others may have seen more, above the microseconds of its clock. No duty is
-    /// granted more often than that.
+    /// Returns the floor of a new store: above every epoch that this handle has seen. If it
+    /// replaces an earlier store, other handles may have seen higher epochs, so it is also above
+    /// the clock in microseconds. No duty is granted more often than once per microsecond.
     fn first_floor(&self) -> StoreResult<Epoch> {
         let clock = if self.known().had_one { unix_ms().saturating_mul(1_000) } else { 0 };
         let seen = self.seen.load(Ordering::Relaxed);
-        // A clock beyond all epochs must not exhaust them.
+        // A clock value beyond the largest epoch must not exhaust the epochs.
         let clock = Epoch::new(clock).ok().filter(|clock| clock.next().is_ok());
         Ok(Epoch::new(seen)?.max(clock.unwrap_or(Epoch::ZERO)))
     }
 
-    /// Judges the store's record as it was read just now.
+    /// Checks the store's record as just read.
     pub(super) fn ground(&self, found: &[KeyValue]) -> StoreResult<StoreRevision> {
         let reset = |known: &mut HandleState| {
             known.incarnation = None;
@@ -92,7 +92,7 @@ impl EtcdCall<'_> {
         let Some(found) = found.first() else { return Err(reset(&mut known)) };
         let record = StoreMarker::parse(&found.value)?;
         if known.incarnation.as_ref() != Some(&record.incarnation) {
-            // An adoption has ended every session, and says of whom it took over.
+            // An adoption has ended every session, and its record names the incarnation before it.
             if known.incarnation.as_ref() != Some(&record.after) {
                 return Err(reset(&mut known));
             }
@@ -102,7 +102,7 @@ impl EtcdCall<'_> {
         Ok(StoreRevision { record, revision: found.mod_revision })
     }
 
-    /// Changes the store's record, however often others do.
+    /// Changes the store's record, retrying on concurrent changes.
     pub(super) async fn record_change(
         &self,
         change: impl Fn(&mut StoreMarker),
@@ -117,7 +117,7 @@ impl EtcdCall<'_> {
             change(&mut record);
             let put = TxnOp::put(name.as_str(), record.text());
             let txn = Txn::new().when([unchanged(&name, found.mod_revision)]).and_then([put]);
-            // Repeating it after a lost answer makes the same record of the one it has made.
+            // Repeating the change after a lost answer yields the same record.
             let done = self.commit(txn).await?;
             if done.response.succeeded {
                 let revision = done.response.header.as_ref().map_or(0, |header| header.revision);

@@ -21,19 +21,19 @@ use crate::BootClock;
 /// Minimum time for which ended sessions and evictions are remembered.
 const NONCE_RETENTION: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// The lease for memories; a handle grants another one once half of it is over, and has a day to
-/// hang on it what is still needed.
+/// TTL of the lease for short-lived records. A handle grants a new one halfway, and then has a day
+/// to move records that are still needed.
 const MEMORY_LEASE_SECONDS: i64 = (2 * 7 + 1) * 24 * 60 * 60;
 
-/// etcd counts in whole seconds, and grants no less than one and a half election timeouts.
+/// etcd counts whole seconds and grants at least one and a half election timeouts.
 const MIN_LEASE_SECONDS: i64 = 2;
 
-/// A TTL as etcd keeps it: never shorter than asked for.
+/// Converts a TTL to etcd's seconds, never shorter than requested.
 pub(super) fn seconds(ttl: Ttl) -> i64 {
     (ttl.as_millis().div_ceil(1000) as i64).max(MIN_LEASE_SECONDS)
 }
 
-/// A session as its key tells.
+/// Content of a session's key.
 struct SessionEntry {
     nonce: Nonce,
     lease: i64,
@@ -84,7 +84,7 @@ impl EtcdCall<'_> {
         }
     }
 
-    /// The same opening again: a whole TTL, and the note. False when it has ended meanwhile.
+    /// Repeats an opening: renews the TTL and replaces the note. False if the session has ended.
     async fn session_refresh(&self, open: &OpenSession, session: &Session) -> StoreResult<bool> {
         match self.cluster.extend(self.keys.lease(session)).await {
             Err(RequestError::LeaseGone) => return Ok(false),
@@ -98,7 +98,7 @@ impl EtcdCall<'_> {
         }
     }
 
-    /// Replaces the note of a session that is neither ended nor evicted.
+    /// Builds a transaction that replaces the note of a session that is neither ended nor evicted.
     pub(super) fn note_txn(&self, session: &Session, note: &str) -> Txn {
         let (group, instance) = (&session.group, &session.instance);
         let name = self.keys.session(group, instance);
@@ -115,10 +115,11 @@ impl EtcdCall<'_> {
             ])
     }
 
-    /// False when somebody else was faster, or a lease has ended on the way: look again.
+    /// Creates the session. False if another instance was faster or a lease has ended: read again.
     async fn session_make(&self, open: &OpenSession, session: &Session) -> StoreResult<bool> {
         let (group, instance) = (&open.group, &open.instance);
-        // If it stays unused it ends by itself; to revoke it could hit the same opening elsewhere.
+        // An unused lease ends by itself; revoking it could end the same opening by another
+        // process.
         let lease = self.cluster.grant(self.keys.lease(session), seconds(open.ttl)).await?;
         let memory = self.memory().await?;
         let name = self.keys.session(group, instance);
@@ -144,7 +145,7 @@ impl EtcdCall<'_> {
         }
     }
 
-    /// The lease for what is remembered for a week.
+    /// Returns the lease for records that are kept for a week.
     async fn memory(&self) -> StoreResult<i64> {
         let now = BootClock.now();
         let granted = self.known().memory;
@@ -157,13 +158,13 @@ impl EtcdCall<'_> {
         Ok(lease)
     }
 
-    /// Remembers that a nonce was used.
+    /// Records that a nonce was used.
     fn spent_op(&self, group: &GroupName, nonce: Nonce, memory: i64) -> TxnOp {
         TxnOp::put_leased(self.keys.spent(group, nonce), Vec::new(), memory)
     }
 
-    /// A session may live longer than the lease that its nonce is remembered by: moves the memory
-    /// to the lease of the moment. If it fails, the next look does it.
+    /// Moves the record of a session's nonce to the current lease, because a session may outlive
+    /// the lease that it is attached to. If that fails, the next keep-alive retries.
     pub(super) async fn spend_again(&self, session: &Session, spent: Option<&KeyValue>) {
         let (group, instance) = (&session.group, &session.instance);
         let moving = async {
@@ -174,7 +175,7 @@ impl EtcdCall<'_> {
             let alive = equals(&self.keys.session(group, instance), session.nonce.to_string());
             let put = self.spent_op(group, session.nonce, memory);
             let txn = Txn::new().when([alive]).and_then([put]);
-            // Nobody can see it while the session lives, so it is no change of the caller's call.
+            // Not observable while the session lives, so it is no change made by the caller's call.
             if let Err(TxnFailure::LeaseGone) = EtcdCall::new(self.store).guarded(txn).await {
                 self.known().memory = None;
             }
@@ -183,7 +184,7 @@ impl EtcdCall<'_> {
         let _ = timeout(KEEP_ALIVE_TIMEOUT, moving).await;
     }
 
-    /// The duties whose fences say that this session holds them.
+    /// Returns the duties that this session holds according to their fences.
     pub(super) async fn held_by(
         &self,
         group: &GroupName,
@@ -201,7 +202,7 @@ impl EtcdCall<'_> {
         Ok(held)
     }
 
-    /// Frees a duty if nobody has touched it since.
+    /// Frees a duty if its fence is unchanged.
     fn free_op(
         &self,
         (duty, fence): &(DutyKey, FenceRecord),
@@ -217,7 +218,7 @@ impl EtcdCall<'_> {
         )
     }
 
-    /// Frees what an ended session has left; says how much.
+    /// Frees the remaining duties of an ended session; returns their number.
     async fn free_rest(
         &self,
         group: &GroupName,
@@ -255,13 +256,14 @@ impl EtcdCall<'_> {
             ops.extend(held.iter().map(free));
             let ours = trail.next_key();
             ops.push(trail.put(AuditKind::Left, instance, None));
-            // A full store grants no lease either; what was remembered before has to do then.
+            // A full store grants no lease either; the record made when the session opened must
+            // suffice.
             if let Ok(memory) = self.memory().await {
                 ops.push(self.spent_op(group, session.nonce, memory));
             }
             let txn = Txn::new().when([alive.clone()]).and_then(ops).or_else([get(&ours)]);
             match self.guarded(txn).await {
-                // A full store takes no records, but ends sessions.
+                // A full store accepts no records, but sessions can still be ended.
                 Err(TxnFailure::Store(error)) if error.code() == Code::Full => {
                     let txn = Txn::new().when([alive]).and_then(gone).or_else([get(&ours)]);
                     return Ok(closed(&self.commit(txn).await?));
@@ -272,7 +274,7 @@ impl EtcdCall<'_> {
         };
         let closed = closed(&done);
         if closed == Closed::Closed {
-            // What was granted meanwhile or did not fit; then nothing hangs on the lease any more.
+            // Duties granted meanwhile, or too many to fit. Then nothing is attached to the lease.
             let how = (AuditKind::Released, reason);
             self.free_rest(group, (instance, session.nonce), how).await?;
             self.cluster.revoke(self.keys.lease(session)).await;
@@ -298,7 +300,7 @@ impl EtcdCall<'_> {
                 Some(live) => equals(&name, live.nonce.to_string()),
                 None => absent(&name),
             }];
-            // Whoever is evicted again is remembered from now on.
+            // Evicting an instance again renews the record of its eviction.
             let memory = self.memory().await?;
             let mut ops = vec![TxnOp::put_leased(barred.as_str(), Vec::new(), memory)];
             if let Some(live) = &live {
@@ -331,7 +333,7 @@ impl EtcdCall<'_> {
                 done => done.map_err(TxnFailure::into_error)?,
             };
             if !done.response.succeeded {
-                // An earlier try may have been the one that did it; how much ended is not known.
+                // An earlier attempt may have succeeded; the number of ended holds is then unknown.
                 if done.unsure {
                     return Err(error::lost(&self.cluster.address()));
                 }
@@ -349,9 +351,9 @@ impl EtcdCall<'_> {
         }
     }
 
-    /// Moves a session to a lease that nobody keeps alive. What the session was promised just
-    /// before it is moved stays true: the lease lasts a whole TTL and a second after the last
-    /// moment at which this call may still do so.
+    /// Moves a session to a lease that nobody keeps alive. A TTL promised just before the move
+    /// stays true: the new lease lasts until a whole TTL and a second after the latest moment at
+    /// which this call can still take effect.
     async fn last_ttl(
         &self,
         group: &GroupName,
@@ -371,8 +373,8 @@ impl EtcdCall<'_> {
     }
 }
 
-/// Result of a closing transaction. Where the session is gone, our own record tells whether
-/// an earlier try of this call has closed it.
+/// Returns the result of a closing transaction. If the session is gone, the audit record of this
+/// call shows whether an earlier attempt closed it.
 fn closed(done: &TxnResult) -> Closed {
     if done.response.succeeded {
         return Closed::Closed;

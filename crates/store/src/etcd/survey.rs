@@ -16,8 +16,7 @@ use super::error::RequestError;
 /// Time limit for the status of one server.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Default size limit of etcd's database; before version 3.6 it does not
-/// say which.
+/// Default size limit of etcd's database; before version 3.6 etcd does not report the limit.
 const DEFAULT_QUOTA: i64 = 2 << 30;
 
 impl EtcdCall<'_> {
@@ -52,7 +51,7 @@ impl EtcdCall<'_> {
         let percent = size.map(|size| (size * 100 / quota.unwrap_or(DEFAULT_QUOTA)).min(100));
         let on = |is_on: bool| if is_on { "on" } else { "off" }.to_owned();
         let alarms = self.alarms().await;
-        // A cluster that refuses writes for want of room is full, whatever its quota is.
+        // A cluster that refuses writes for lack of space is full, whatever its quota.
         let percent = match alarms.as_deref() {
             Some("nospace") => Some(100),
             _ => percent,
@@ -87,8 +86,8 @@ impl EtcdCall<'_> {
         Some(word.to_owned())
     }
 
-    /// Number of revisions kept before the newest. A watch from the first revision is told where
-    /// the compaction stands; if there was none, it hears of our own first key.
+    /// Returns the number of revisions kept before the newest. A watch from the first revision
+    /// reports the compacted revision, or, without one, the creation of the store's own key.
     async fn uncompacted(&self) -> Option<i64> {
         let key = self.keys.store().into_bytes();
         let first = WatchCreate { key, start_revision: 1, ..WatchCreate::default() };
@@ -108,8 +107,8 @@ impl EtcdCall<'_> {
         Some((self.cluster.revision() - compacted).max(0))
     }
 
-    /// Whether the cluster asks who its clients are. Without a password of ours, a wrong one tells:
-    /// a cluster that does not ask says so.
+    /// Whether the cluster requires authentication. Without a configured password a wrong one is
+    /// sent: a cluster without authentication reports that.
     async fn authenticates(&self) -> Option<bool> {
         if self.cluster.signed_in.load(Ordering::Relaxed) {
             return Some(true);

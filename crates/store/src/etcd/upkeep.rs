@@ -13,7 +13,7 @@ use super::read::{end_of, get};
 use super::record::StoreRevision;
 use super::{MAX_TXN_ITEMS, PAGE_KEYS, error, revision_of, unchanged};
 
-/// A duty that nobody holds, as far as we know.
+/// A duty that appeared free when it was read.
 struct DutyRemoval {
     at: usize,
     duty: DutyKey,
@@ -48,7 +48,7 @@ impl EtcdCall<'_> {
         answers.into_iter().map(|answer| answer.ok_or_else(missing)).collect()
     }
 
-    /// Forgets duties of one group, until each has an answer.
+    /// Forgets duties of one group, repeating until each has an answer.
     async fn forget_part(
         &self,
         group: &GroupName,
@@ -90,7 +90,7 @@ impl EtcdCall<'_> {
             if gone.is_empty() {
                 continue;
             }
-            // Nobody is granted an epoch between: claims compare the floor's key, too.
+            // No epoch is granted in between, because claims compare the floor's key as well.
             ops.push(TxnOp::put(name.as_str(), floor.to_string()));
             let txn = Txn::new().when([unchanged(&name, revision_of(&floors))]).and_then(ops);
             let done = self.commit(txn).await?;
@@ -108,7 +108,7 @@ impl EtcdCall<'_> {
         }
     }
 
-    /// Removals that may go ahead; the others are answered here.
+    /// Returns the removals that may proceed; answers the other duties.
     async fn forget_look(
         &self,
         group: &GroupName,
@@ -161,11 +161,11 @@ impl EtcdCall<'_> {
         self.ready().await?;
         self.record_change(|record| record.retention = retention).await?;
         self.known().retention = retention;
-        // Commits that are under way may still keep more; it is not shown, and goes with the next.
+        // Commits in progress may still keep more, which is not shown; the next commit removes it.
         self.past_cut(retention.history_slots as u64).await.map_err(StoreError::or_happened)
     }
 
-    /// Drops what is too old by now from every history and audit trail.
+    /// Deletes the surplus of every history and audit trail.
     async fn past_cut(&self, slots: u64) -> StoreResult<()> {
         for group in self.group_list().await? {
             self.audit_trim(&group).await;
@@ -196,9 +196,8 @@ impl EtcdCall<'_> {
     pub(super) async fn store_adopt(&self, adopt: &Adopt) -> StoreResult<Adopted> {
         self.ready().await?;
         let incarnation = format!("{:032x}", adopt.entropy);
-        // First the floor, in one step with the name: whoever is out and joins again is granted
-        // above all that there was, in whichever group. Claims that are under way compare the
-        // record, and look again.
+        // The floor first, in one step with the incarnation: later sessions get epochs above all
+        // earlier ones, in any group. Claims in progress compare the record and retry.
         let (_, before) = self.epochs().await?;
         let floor = before.max(adopt.floor);
         let renamed = |record: &mut StoreMarker| record.adopt(&incarnation, floor);
@@ -208,7 +207,7 @@ impl EtcdCall<'_> {
         for group in self.group_list().await? {
             sessions += self.sessions_end(&group, &incarnation, &mut ground).await?;
         }
-        // What was granted between the first look and the name.
+        // Includes grants made between the first read and the change of the record.
         let (duties, floor) = self.epochs().await?;
         let floor = floor.max(ground.record.floor);
         if floor > ground.record.floor {
@@ -218,8 +217,8 @@ impl EtcdCall<'_> {
         Ok(Adopted { incarnation, sessions, duties, floor: ground.record.floor })
     }
 
-    /// Ends the sessions of a group, unless somebody has adopted the store meanwhile: then it is
-    /// that one's to say which sessions end.
+    /// Ends the sessions of a group, unless another process has adopted the store meanwhile: then
+    /// that adoption decides which sessions end.
     async fn sessions_end(
         &self,
         group: &GroupName,
@@ -241,7 +240,7 @@ impl EtcdCall<'_> {
         Ok(0)
     }
 
-    /// Number of duties that the store knows, and the newest epoch of all.
+    /// Returns the number of known duties and their newest epoch.
     async fn epochs(&self) -> StoreResult<(u64, Epoch)> {
         let (mut duties, mut newest) = (0, Epoch::ZERO);
         for group in self.group_list().await? {
@@ -255,7 +254,7 @@ impl EtcdCall<'_> {
                 Ok(())
             };
             self.cluster.each_page(&fences, PAGE_KEYS, &mut of_fences).await?;
-            // Documents are large: only their epochs stay.
+            // Documents are large, so only their epochs are kept in memory.
             let mut of_checkpoints = |page: Vec<KeyValue>| {
                 for found in &page {
                     newest = newest.max(key::unpack(&found.value)?.epoch);
@@ -274,7 +273,7 @@ impl EtcdCall<'_> {
     }
 }
 
-/// Holder of a duty by its fence; `None` when nobody holds it.
+/// Returns the holder of a duty according to its fence; `None` if nobody holds it.
 fn holder(fence: &FenceRecord, alive: &Alive) -> Option<Option<CurrentHolder>> {
     let (nonce, left) = alive.get(&fence.instance)?;
     let instance = fence.instance.clone();

@@ -1,4 +1,4 @@
-//! Hints by a watch on everything of a group whose change matters.
+//! Hints by a watch on the keys of a group whose change matters.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::cluster::{ATTEMPT_TIMEOUT, EtcdCluster};
 use super::error::{self, RequestError};
 use super::read::end_of;
 
-/// Listens to one group.
+/// Watch on one group.
 struct EtcdWatch {
     cluster: Arc<EtcdCluster>,
     folder: String,
@@ -32,7 +32,7 @@ impl EtcdCall<'_> {
 }
 
 impl EtcdWatch {
-    /// Returns once the server has confirmed: what changes from now on makes a hint.
+    /// Returns once the server has confirmed the watch: every later change yields a hint.
     async fn subscribe(&self) -> StoreResult<WatchStream> {
         let (key, range_end) = (self.folder.as_bytes().to_vec(), end_of(&self.folder));
         let create = &WatchCreate { key, range_end, start_revision: 0 };
@@ -52,7 +52,7 @@ impl EtcdWatch {
     }
 }
 
-/// Waits for a change; false when the watch is gone.
+/// Waits for a change; returns false when the watch has ended.
 async fn heard(stream: &mut WatchStream) -> bool {
     loop {
         match stream.next().await {
@@ -73,7 +73,7 @@ impl Watch for EtcdWatch {
             }
             self.stream = None;
         }
-        // Something may have been missed meanwhile: being back is a hint.
+        // Changes may have been missed in between, so reconnecting counts as a hint.
         self.stream = Some(self.subscribe().await?);
         Ok(())
     }

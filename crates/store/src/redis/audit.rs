@@ -7,7 +7,7 @@ use super::Redis;
 use super::reply::RedisReply;
 use super::script::Script;
 
-/// Audit entries read in one step.
+/// Maximum number of audit entries that one request reads.
 const PAGE_ENTRIES: usize = 1_000;
 
 impl Redis {
@@ -37,7 +37,7 @@ impl Redis {
     }
 }
 
-/// An entry of the stream: its id, and names and values by turns.
+/// Parses a stream entry: its id, then alternating field names and values.
 fn entry(group: &GroupName, mut stored: RedisReply) -> StoreResult<AuditEntry> {
     let damaged = || StoreError::refused(Code::Damaged, format!("an audit entry of {group}"));
     let id = stored.text()?;

@@ -1,4 +1,4 @@
-//! A connection that comes back.
+//! Connection that reconnects after a failure.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time limit of a command. Callers that cannot wait so long drop the call.
 pub(super) const COMMAND_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// One connection to the server, made anew by the next call after it broke.
+/// One connection to the server. After it breaks, the next call opens a new one.
 pub(super) struct RedisClient {
     connector: Arc<RedisConnector>,
     slot: Mutex<ConnectionSlot>,
@@ -30,12 +30,12 @@ pub(super) struct RedisClient {
 #[derive(Default)]
 struct ConnectionSlot {
     connection: Option<DrivenConnection>,
-    /// Counts the connections, so that a late complaint hits the right one.
+    /// Counts the connections, so that a late error closes only the connection that it came from.
     generation: u64,
 }
 
-/// Gives the connection up unless the call came to its end: a caller that stopped waiting may have
-/// met a server that will never answer, and the next call must not wait for it, too.
+/// Closes the connection unless the call completed: if the caller stopped waiting, the server may
+/// never answer, and the next call must not wait for it as well.
 struct ConnectionGuard<'a> {
     client: &'a RedisClient,
     generation: u64,
@@ -68,7 +68,8 @@ impl RedisClient {
         Some((slot.connection.clone()?, slot.generation))
     }
 
-    /// The connection, new or old. The bound is ours: the driver's own covers only a part.
+    /// Returns the open connection, or opens one within [`CONNECT_TIMEOUT`]; the driver's own
+    /// timeout covers only a part.
     async fn connection(&self) -> StoreResult<(DrivenConnection, u64)> {
         if let Some(open) = self.open() {
             return Ok(open);
@@ -95,8 +96,9 @@ impl RedisClient {
         Ok(wire)
     }
 
-    /// At each new connection, because a failover may have made another server of the same address.
-    /// A user without the right to `INFO` is not checked here: a replica refuses the first write.
+    /// Refuses a replica. Checked at each new connection, because a failover may have put another
+    /// server at the same address. A user without permission for `INFO` is not checked here: a
+    /// replica refuses the first write anyway.
     async fn refuse_replica(&self, connection: &MultiplexedConnection) -> StoreResult<()> {
         let answer = self.one(connection, &command(&["INFO", "replication"])).await;
         let Ok(Value::BulkString(text)) = answer else { return Ok(()) };
@@ -120,9 +122,9 @@ impl RedisClient {
         Ok(())
     }
 
-    /// Sends commands one right after the other and collects their answers: one round trip.
+    /// Sends commands back to back and collects their results: one round trip.
     ///
-    /// Each has an answer of its own, so that a part that was lost does not hide the rest.
+    /// Each command has its own result, so that one lost answer does not hide the others.
     pub(super) async fn send(&self, commands: &[Cmd]) -> StoreResult<Vec<CommandResult>> {
         let (wire, generation) = self.connection().await?;
         let connection = &wire.connection;
@@ -154,7 +156,7 @@ impl RedisClient {
     }
 }
 
-/// Result of a call as a whole. When only a part was refused, another may have happened.
+/// Combines the results of one call. If only some parts were refused, others may have happened.
 pub(super) fn settle(answers: Vec<CommandResult>) -> StoreResult<Vec<Value>> {
     let some_happened = answers.iter().any(|answer| !matches!(answer, Err(StoreError::Refused(_))));
     let whole: StoreResult<Vec<Value>> = answers.into_iter().collect();

@@ -1,8 +1,8 @@
-//! Making connections, in the clear or encrypted.
+//! Connections, plain or encrypted.
 //!
-//! The driver could encrypt, too. It would take the crypto provider of the whole process and panic
-//! without one, read the system's authorities at each connection, and say no more of a failed
-//! handshake than that there is no connection. So it is given a stream that is ready.
+//! The driver's own TLS would use the process-wide crypto provider (and panic without one), read
+//! the system's certificate authorities at each connection, and report every failed handshake only
+//! as a failed connection. So the driver gets a TLS stream that is already open.
 
 use redis::aio::{MultiplexedConnection, PubSub};
 use redis::{
@@ -21,7 +21,7 @@ pub(crate) struct RedisConnector {
     tls: Option<tls::RedisTls>,
 }
 
-/// A connection; what drives it ends with its last copy.
+/// A connection. Its driver task ends when the last clone is dropped.
 #[derive(Clone)]
 pub(crate) struct DrivenConnection {
     pub(crate) connection: MultiplexedConnection,
@@ -33,12 +33,12 @@ fn bad(what: &str) -> StoreError {
     StoreError::refused(Code::BadUrl, what)
 }
 
-/// The driver's own parser, with what this backend cannot do refused.
+/// Parses a URL with the driver's parser and refuses what this backend does not support.
 fn client(url: &str) -> StoreResult<(Client, String)> {
     if !url.starts_with("redis:") {
         return Err(bad("the scheme is neither redis nor rediss"));
     }
-    // The driver would read some words there, and cut off what comes after in a password.
+    // The driver interprets some words after `#`, and truncates a password that contains one.
     if url.contains('#') {
         return Err(bad("write # as %23"));
     }
@@ -54,7 +54,7 @@ fn client(url: &str) -> StoreResult<(Client, String)> {
 }
 
 impl RedisConnector {
-    /// Reads the URL, and the files that it names.
+    /// Reads the URL and the files that it names.
     pub(crate) async fn new(url: &str) -> StoreResult<Self> {
         let Some(rest) = url.strip_prefix("rediss:") else {
             let (client, address) = client(url)?;
@@ -77,7 +77,6 @@ impl RedisConnector {
         &self.address
     }
 
-    /// Whether nobody on the way can read along.
     pub(super) fn is_encrypted(&self) -> bool {
         #[cfg(feature = "tls")]
         return self.tls.is_some();
@@ -91,7 +90,6 @@ impl RedisConnector {
             .set_response_timeout(Some(COMMAND_TIMEOUT))
     }
 
-    /// A connection for commands.
     pub(crate) async fn open(&self) -> StoreResult<DrivenConnection> {
         #[cfg(feature = "tls")]
         if let Some(tls) = &self.tls {
@@ -107,7 +105,7 @@ impl RedisConnector {
         })
     }
 
-    /// A connection that listens.
+    /// Opens a connection for subscriptions.
     pub(super) async fn pubsub(&self) -> StoreResult<PubSub> {
         #[cfg(feature = "tls")]
         if let Some(tls) = &self.tls {
@@ -116,11 +114,11 @@ impl RedisConnector {
         self.client.get_async_pubsub().await.map_err(|error| self.refused(&error))
     }
 
-    /// The server did not take a connection in time.
+    /// Error for a server that did not accept a connection in time.
     pub(super) fn late(&self) -> StoreError {
         #[cfg(feature = "tls")]
         if self.tls.is_some() {
-            // A plain server may wait for the end of a command that never comes.
+            // A server without TLS may still be waiting for the rest of a command.
             let address = &self.address;
             let detail = format!("no handshake with {address} in time; does it speak TLS there?");
             return StoreError::refused(Code::Unreachable, detail);
@@ -131,7 +129,7 @@ impl RedisConnector {
     fn refused(&self, error: &redis::RedisError) -> StoreError {
         let broken = error.is_connection_dropped() && !error.is_connection_refusal();
         if broken || error.kind() == ErrorKind::Parse {
-            // It took the connection, and then did not speak as we do.
+            // The server accepted the connection, but does not speak the expected protocol.
             let detail = format!("{} broke off; if it wants TLS, it is rediss://", self.address);
             return StoreError::refused(Code::Unreachable, detail);
         }
@@ -154,7 +152,7 @@ mod tls {
     use super::*;
     use crate::tls::{PemFiles, Trust, explain, failed, take};
 
-    /// No first line of a server is longer.
+    /// Longer than any first line that a server sends.
     const MAX_FIRST_LINE_BYTES: usize = 1024;
 
     pub(super) struct RedisTls {
@@ -163,8 +161,8 @@ mod tls {
         port: u16,
     }
 
-    /// Ends with its last owner, like the driver's own connections: a server that never answers
-    /// would keep it for ever.
+    /// Task that drives a connection. Aborted with its last owner, like the driver's own tasks: a
+    /// server that never answers would keep it alive forever.
     pub(super) struct ConnectionDriver(AbortHandle);
 
     impl Drop for ConnectionDriver {
@@ -224,7 +222,8 @@ mod tls {
             };
             let mut stream = self.connector.connect(name, socket).await.map_err(why)?;
             match first_answer(&mut stream).await.map_err(why)? {
-                // The server has no place, or does not want us; it closes after these.
+                // The server has no free connection or denies access; it closes the connection
+                // next.
                 line if line.starts_with("-ERR") || line.starts_with("-DENIED") => {
                     Err(StoreError::refused(Code::Failed, line.trim_start_matches('-')))
                 }
@@ -233,8 +232,8 @@ mod tls {
         }
     }
 
-    /// With TLS 1.3 a handshake is over before the server has judged the client's certificate. So
-    /// an answer is waited for, while the reason for its absence can still be read.
+    /// Sends `PING` and returns the first line of the answer. A TLS 1.3 handshake completes before
+    /// the server has checked the client's certificate; only this answer shows a rejection.
     async fn first_answer(stream: &mut TlsStream<TcpStream>) -> io::Result<String> {
         stream.write_all(b"PING\r\n").await?;
         stream.flush().await?;
@@ -261,7 +260,7 @@ mod tests {
         }
     }
 
-    /// There is no way to encrypt and trust anybody.
+    /// Trusting any certificate is not possible.
     #[tokio::test]
     async fn an_insecure_rediss_url_is_refused() {
         let opened = RedisConnector::new("rediss://h/0#insecure").await;

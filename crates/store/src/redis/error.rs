@@ -1,16 +1,16 @@
 //! Errors of the driver and the server as store errors.
 //!
-//! Only here are the server's error words read. No text of the driver that could carry the URL is
-//! passed on.
+//! Only this module reads the server's error codes. It passes on no driver
+//! text that could contain the URL.
 
 use redis::{ErrorKind, RedisError, ServerError};
 use tenure_core::{Code, StoreError};
 
-/// The server answered a command with an error.
+/// Converts an error that the server returned.
 ///
-/// The words below mean that nothing was changed: the server says them before a command runs, and a
-/// script meets them at its first write at the latest, because it reads and judges everything
-/// before. Whatever else the server says may have come in the middle.
+/// The codes in `judge` mean that nothing was changed: the server returns them before a command
+/// runs, and a script gets them at its first write at the latest, because it reads and checks
+/// everything before it writes. Any other error may have occurred halfway.
 pub(super) fn server_error(error: &ServerError) -> StoreError {
     judge(error).with_source(error.clone())
 }
@@ -28,8 +28,8 @@ fn judge(error: &ServerError) -> StoreError {
         "LOADING" | "BUSY" | "MASTERDOWN" | "NOREPLICAS" => Code::Busy,
         "MOVED" | "ASK" | "TRYAGAIN" | "CROSSSLOT" | "CLUSTERDOWN" => Code::Cluster,
         "NOAUTH" | "WRONGPASS" => Code::Denied,
-        // A right can be missing for the last command of a script as well as for the first. Only
-        // the text says that it is a script's.
+        // The last command of a script can lack permission as well as the first. Only the text
+        // shows that the command came from a script.
         "NOPERM" if detail.contains("@user_script") => {
             return StoreError::unknown(Code::Denied, text);
         }
@@ -39,12 +39,12 @@ fn judge(error: &ServerError) -> StoreError {
     StoreError::refused(code, text)
 }
 
-/// Whether the server does not know the script: then it did not run.
+/// Whether the server does not know the script, which therefore did not run.
 pub(super) fn is_no_script(error: &ServerError) -> bool {
     error.code() == "NOSCRIPT"
 }
 
-/// Nothing was sent yet, so nothing happened.
+/// Converts an error while connecting. No command was sent yet, so nothing happened.
 pub(super) fn connect_error(error: &RedisError, address: &str) -> StoreError {
     let refused = match error.clone().into_server_errors().as_deref() {
         _ if error.kind() == ErrorKind::AuthenticationFailed => {
@@ -59,17 +59,17 @@ pub(super) fn connect_error(error: &RedisError, address: &str) -> StoreError {
     refused.with_source(error.clone())
 }
 
-/// The server did not take a connection, or not in time.
+/// Error for a server that did not accept a connection, or not in time.
 pub(super) fn unreachable(address: &str) -> StoreError {
     StoreError::refused(Code::Unreachable, format!("no connection to {address}"))
 }
 
-/// The command was sent, and no answer came.
+/// Error for a command that was sent and got no answer.
 pub(super) fn lost(address: &str) -> StoreError {
     StoreError::unknown(Code::Lost, format!("no answer from {address}"))
 }
 
-/// The answer has another shape than the script's.
+/// Error for an answer that does not have the script's format.
 pub(super) fn unexpected(what: &str) -> StoreError {
     StoreError::unknown(Code::Failed, format!("an unexpected reply: {what}"))
 }

@@ -1,7 +1,7 @@
 //! Instances that share the keys of the poll lease layout and nothing else.
 //!
-//! Only the group `poll` can have them. They leave no index, so the keys are looked through, at
-//! most every [`MAX_SCAN_AGE`] per handle: that costs the server a walk over all of its keys.
+//! Only the group `poll` can have them. They write no index, so finding them takes a scan over all
+//! keys of the server. Each handle scans at most once per [`MAX_SCAN_AGE`].
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub(super) struct ForeignKeys {
     pub(super) leases: BTreeSet<String>,
 }
 
-/// The last look.
+/// The result of the last scan.
 #[derive(Debug, Default)]
 pub(super) struct Foreign(Mutex<Option<(LocalInstant, ForeignKeys)>>);
 
@@ -53,7 +53,7 @@ impl Foreign {
             return Ok(found.clone());
         }
         let mut found = ForeignKeys::default();
-        // Among very many keys a part has to do: whoever is missed is found by the next look.
+        // With very many keys a partial scan must suffice; the next scan finds the rest.
         let pattern = format!("{}[ln]*", literally(root));
         let looking = scan(client, &pattern, |key| {
             let rest = key.strip_prefix(root).unwrap_or_default();
@@ -70,9 +70,9 @@ impl Foreign {
         Ok(found)
     }
 
-    /// A claim was refused: the lease is there, also if it is younger than the last look.
+    /// Records a lease that refused a claim, because it may be younger than the last scan.
     pub(super) fn met(&self, duty: &DutyKey) {
-        // Whoever holds the lock looks just now.
+        // If the lock is taken, a scan is running.
         if is_shared(&duty.group)
             && let Ok(mut last) = self.0.try_lock()
             && let Some((_, found)) = &mut *last
@@ -82,7 +82,7 @@ impl Foreign {
     }
 }
 
-/// Walks over the keys that fit a pattern.
+/// Visits all keys that match a pattern.
 pub(super) async fn scan(
     client: &RedisClient,
     pattern: &str,
@@ -96,7 +96,7 @@ pub(super) async fn scan(
         cursor = reply.text()?;
         let mut keys = reply.list()?;
         while !keys.is_done() {
-            // A key that is no text is none that the layout or we would write.
+            // Neither the poll lease layout nor Tenure writes keys that are not UTF-8.
             if let Ok(key) = String::from_utf8(keys.bytes()?) {
                 visit(&key);
             }
@@ -107,7 +107,7 @@ pub(super) async fn scan(
     }
 }
 
-/// Takes the meaning from the characters of a glob.
+/// Escapes the glob characters of a text.
 pub(super) fn literally(text: &str) -> String {
     let mut glob = String::with_capacity(text.len());
     for c in text.chars() {

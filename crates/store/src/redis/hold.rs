@@ -1,4 +1,4 @@
-//! Holds: claiming, releasing, and who holds what.
+//! Holds: claiming, releasing, listing.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
@@ -30,7 +30,7 @@ impl Redis {
         wants: &[ClaimRequest],
         reason: &Reason,
     ) -> StoreResult<Vec<Claimed>> {
-        // A script sees only its own chunk: what can be refused for all of them is refused here.
+        // A script sees only its own chunk; a request that refuses the whole batch is found here.
         for want in wants {
             want.floor.next()?;
         }
@@ -125,8 +125,8 @@ impl Redis {
         let granted = self
             .ask(&self.data, |incarnation| self.script(Script::GroupDuties, incarnation, group));
         let granted: BTreeSet<String> = granted.await?.texts()?.into_iter().collect();
-        // What is granted under that very name is the lease of another duty, of an older version.
-        // What others keep under names that are no duty's is theirs, and must not stop us.
+        // A lease under a granted duty's escaped id is that duty's lease as older versions name it.
+        // Keys that are not duty ids belong to other programs and must not cause an error.
         let leases = found.leases.into_iter().filter(|id| !granted.contains(id));
         let leases = leases.filter_map(|id| Some(DutyId::new(id).ok()?.escaped().into_owned()));
         let mut ids: BTreeSet<String> = leases.collect();
@@ -146,7 +146,7 @@ impl Redis {
         Ok(holders)
     }
 
-    /// `None` for a foreign lease that is gone by now.
+    /// Reads one holder; `None` for a foreign lease that has ended since the scan.
     fn holder(
         &self,
         group: &GroupName,

@@ -3,10 +3,10 @@
 //! # Keys
 //!
 //! `P` is the prefix, `G` the group, `I` the instance, `D` the duty id, each percent-escaped where
-//! needed. The first two are those of the poll lease layout, exactly, for the group `poll` and an
-//! empty prefix: in that group, which foreign instances may share, they have `I` and `D` as they
-//! are. Versions up to schema 2 escaped them there, too; what such members hold is theirs, and
-//! while one lives, a lease whose two names differ is written under both.
+//! needed. With an empty prefix, the first two keys of the group `poll` are exactly those of the
+//! poll lease layout. Foreign instances may share that group, so its `I` and `D` are not escaped in
+//! these keys. Versions up to schema 2 escaped them; such members still hold leases under the
+//! escaped names, and while one lives, a lease whose two names differ is written under both.
 //!
 //! | key | type | TTL | holds |
 //! |---|---|---|---|
@@ -15,10 +15,10 @@
 //! | `PG:session:I` | hash | session | nonce, note, ttl, evicted, mark, plain |
 //! | `PG:fence:D` | string | none | the newest epoch |
 //! | `PG:grants` | hash | none | `D` to nonce, `held` or `free`, and instance of the last grant |
-//! | `PG:members` | set | none | an index of `I`; what has expired goes when it is read |
+//! | `PG:members` | set | none | an index of `I`; a read removes expired entries |
 //! | `PG:checkpoint:D` | hash | none | version, epoch, instance, document, unix_ms |
 //! | `PG:history:D` | list | none | the last checkpoints, newest first |
-//! | `PG:floor` | string | none | the newest epoch of the duties that were forgotten |
+//! | `PG:floor` | string | none | the newest epoch of the forgotten duties |
 //! | `PG:document` | hash | none | version, document |
 //! | `PG:audit` | stream | none | kind, instance, duty, epoch, reason, unix_ms |
 //! | `PG:spent:N` | string | 7 days | `1`: the nonce `N` was used for a session |
@@ -26,24 +26,24 @@
 //! | `Ptenure:groups` | set | none | an index of `G` |
 //! | `Ptenure:store` | hash | none | the marker: incarnation, base, run_id, schema, breaking |
 //!
-//! The marker also has `history_slots` and `audit_kept`, where they were set.
+//! The marker also has `history_slots` and `audit_kept` if they were set.
 //!
-//! Hints go through the channel `PG:changes`.
+//! Hints are published on the channel `PG:changes`.
 //!
-//! # A hold stands
+//! # When a hold is valid
 //!
-//! exactly when the marker is the one that was opened, the session's record has the hold's nonce,
-//! the lease has its instance, and the fence has its epoch. Each script looks at all of that in the
-//! same atomic step that acts on it.
+//! A hold is valid exactly when the marker still names the opened store, the session's record has
+//! the hold's nonce, the lease names its instance, and the fence has its epoch. Each script checks
+//! all of that in the same atomic step that acts on it.
 //!
 //! # When the server loses its state
 //!
-//! `FLUSHALL` leaves the server's run id as it is, and a restart with its file keeps the marker: so
-//! there are two signs. A missing or different marker is a new store: everything of before is lost,
-//! callers are told [`Code::Reset`], and the next call works with the new one. A different run id
-//! means that the last second of grants may be missing. In both cases epochs go on above the
-//! server's microseconds, which is above everything that was ever granted, unless its clock was set
-//! back; then above every epoch that the handle has seen.
+//! Two signs are needed, because `FLUSHALL` leaves the server's run id unchanged, and a restart
+//! with its file keeps the marker. A missing or different marker means a new store: all earlier
+//! state is lost, callers get [`Code::Reset`], and the next call works with the new store. A
+//! different run id means that the last second of grants may be missing. In both cases epochs
+//! continue above the server's clock in microseconds, which is above every epoch ever granted. If
+//! that clock was set back, they continue above every epoch that the handle has seen.
 //!
 //! Why: docs/decisions/0002-only-sessions-have-a-ttl.md
 //! Why: docs/decisions/0024-redis-epochs-start-from-the-clock.md
@@ -79,17 +79,17 @@ use foreign::Foreign;
 use reply::RedisReply;
 use script::{Script, ScriptCall, command};
 
-/// The newest layout of keys that this version knows: leases and heartbeats of the group that
-/// foreign instances may share have plain names.
+/// The newest key layout that this version knows. It leaves leases and heartbeats unescaped in the
+/// group that foreign instances may share.
 const SCHEMA_VERSION: u64 = 3;
 
-/// The first layout that has floors of forgotten duties.
+/// The first layout that stores floors for forgotten duties.
 const FLOORS_SCHEMA: u64 = 2;
 
-/// Up to so many items go into one script, which nobody interrupts (R8).
+/// Maximum number of items in one script, which nothing can interrupt (R8).
 const MAX_SCRIPT_ITEMS: usize = 500;
 
-/// Time for which ended sessions and evictions are remembered: seven days, in milliseconds.
+/// Retention of ended sessions and evictions: seven days, in milliseconds.
 const REMEMBERED_MS: u64 = 7 * 24 * 60 * 60 * 1000;
 
 /// Settings of a [`Redis`] store.
@@ -97,22 +97,22 @@ const REMEMBERED_MS: u64 = 7 * 24 * 60 * 60 * 1000;
 pub struct RedisSettings {
     /// `redis://[user:password@]host:port/number`, or `rediss://` with `cacert`, `cert` and `key`.
     pub url: String,
-    /// Put before every key; empty for the names of the poll lease layout.
+    /// Prefix of every key; empty for the names of the poll lease layout.
     pub prefix: String,
-    /// 128 random bits of this handle: they name a store that it creates.
+    /// 128 random bits of this handle; they name a store that it creates.
     pub entropy: u128,
-    /// Whether to make a store where there is none.
+    /// Whether to create a missing store.
     pub if_absent: IfAbsent,
 }
 
-/// The URL may hold a password.
+/// Without the URL, which may hold a password.
 impl fmt::Debug for RedisSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisSettings").field("prefix", &self.prefix).finish_non_exhaustive()
     }
 }
 
-/// A handle on the store.
+/// A handle to the store.
 pub struct Redis {
     connector: Arc<RedisConnector>,
     address: String,
@@ -122,14 +122,14 @@ pub struct Redis {
     control: RedisClient,
     /// For everything else.
     data: RedisClient,
-    /// The store that this handle works with; `None` after it was found to be another one.
+    /// The incarnation that this handle works with; `None` after a reset was detected.
     incarnation: Mutex<Option<Arc<str>>>,
     /// Number of stores that this handle has offered to create.
     offered: AtomicU64,
     /// The largest epoch that this handle has ever seen.
     seen: AtomicU64,
     foreign: Foreign,
-    /// As it was when this handle last heard of it; the scripts read the store's own.
+    /// As last read or set by this handle; the scripts read the store's own value.
     history_slots: AtomicUsize,
 }
 
@@ -140,7 +140,7 @@ impl fmt::Debug for Redis {
 }
 
 impl Redis {
-    /// Connects, looks at what kind of server this is, and finds or creates the store there.
+    /// Connects, checks the kind of server, and finds or creates the store.
     pub async fn open(settings: RedisSettings) -> StoreResult<Self> {
         let connector = Arc::new(RedisConnector::new(&settings.url).await?);
         let client = || RedisClient::new(connector.clone());
@@ -175,7 +175,7 @@ impl Redis {
         Ok(())
     }
 
-    /// Refuses a place that holds no store, before anything is written there.
+    /// Refuses a server without a store, before anything is written.
     async fn look_for_marker(&self) -> StoreResult<()> {
         let exists = command(&["EXISTS", &self.marker()]);
         match settle(self.control.send(&[exists]).await?)?.pop() {
@@ -187,7 +187,7 @@ impl Redis {
         }
     }
 
-    /// A section of the server's own account; `None` when this user may not read it.
+    /// Returns a section of `INFO`; `None` when this user may not read it.
     async fn info(&self, client: &RedisClient, section: &str) -> StoreResult<Option<String>> {
         let answer = client.send(&[command(&["INFO", section])]).await?.pop();
         match answer.unwrap_or(Ok(Value::Nil)) {
@@ -202,7 +202,7 @@ impl Redis {
         self.incarnation.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The store to work with, found or created when this handle has none.
+    /// Returns the store's incarnation; finds or creates the store if this handle has none.
     async fn incarnation(&self, client: &RedisClient) -> StoreResult<Arc<str>> {
         if let Some(known) = self.known().clone() {
             return Ok(known);
@@ -226,8 +226,8 @@ impl Redis {
         Ok(found)
     }
 
-    /// Runs scripts, with one answer for each. A store that is another one now is forgotten, so
-    /// that the next call looks again.
+    /// Runs scripts and returns one result for each. After a reset, this handle forgets the
+    /// incarnation, so that the next call reads the marker again.
     async fn call(
         &self,
         client: &RedisClient,
@@ -245,7 +245,7 @@ impl Redis {
         Ok(answers)
     }
 
-    /// Runs a script on up to [`MAX_SCRIPT_ITEMS`] items at a time.
+    /// Runs a script on chunks of at most [`MAX_SCRIPT_ITEMS`] items.
     async fn call_chunks<T>(
         &self,
         client: &RedisClient,
@@ -257,7 +257,6 @@ impl Redis {
         settle(self.call(client, calls).await?)
     }
 
-    /// Runs one script.
     async fn call_one(
         &self,
         client: &RedisClient,
@@ -267,7 +266,7 @@ impl Redis {
         settle(answers.await?)?.pop().ok_or_else(|| error::unexpected("none"))
     }
 
-    /// Runs one script that answers with an array.
+    /// Runs one script that returns an array.
     async fn ask(
         &self,
         client: &RedisClient,
@@ -292,18 +291,17 @@ impl Redis {
         format!("{}{}:", self.prefix, group.escaped())
     }
 
-    /// The key of a duty's lease.
     fn lease_key(&self, root: &str, duty: &DutyKey) -> String {
         let id = if is_shared(&duty.group) { duty.id.as_str().into() } else { duty.id.escaped() };
         [root, "lease:", &id].concat()
     }
 
-    /// The beginning of a call that works on one group.
+    /// Starts a call that works on one group.
     fn script(&self, script: Script, incarnation: &str, group: &GroupName) -> ScriptCall {
         script.call(1).arg(self.marker()).arg(incarnation).arg(self.root(group))
     }
 
-    /// The same for a script that also keeps the index of groups.
+    /// Starts a call on one group that also maintains the index of groups.
     fn script_with_index(&self, script: Script, known: &str, group: &GroupName) -> ScriptCall {
         let call = script.call(2).arg(self.marker()).arg(self.groups_key());
         call.arg(known).arg(self.root(group)).arg(&*group.escaped())
@@ -329,7 +327,7 @@ fn is_shared(group: &GroupName) -> bool {
     group.as_str() == SHARED_GROUP
 }
 
-/// Whether the lease of a duty has a name of its own for older versions.
+/// Whether older versions know the lease of a duty under another key.
 fn has_two_names(duty: &DutyKey) -> bool {
     is_shared(&duty.group) && *duty.id.escaped() != *duty.id.as_str()
 }

@@ -1,4 +1,4 @@
-//! Reading what scripts answer.
+//! Replies of scripts.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tenure_core::{Code, StoreError, StoreResult, Ttl};
 
 use super::error::unexpected;
 
-/// The values of an array, one after the other.
+/// Iterator over the values of an array.
 #[derive(Debug)]
 pub(super) struct RedisReply(std::vec::IntoIter<Value>);
 
@@ -54,13 +54,12 @@ impl RedisReply {
         Ok(self.signed()? != 0)
     }
 
-    /// Remaining TTL of a key. A foreign key may have none; then it is a day.
+    /// Reads the remaining TTL of a key. A foreign key without one counts as a day.
     pub(super) fn remaining(&mut self) -> StoreResult<Duration> {
         let left = self.signed()?;
         Ok(u64::try_from(left).map_or(Ttl::MAX_TTL, Duration::from_millis))
     }
 
-    /// All values as text.
     pub(super) fn texts(self) -> StoreResult<Vec<String>> {
         self.0.map(text).collect()
     }

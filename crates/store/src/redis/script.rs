@@ -1,4 +1,4 @@
-//! The scripts, each a file of its own.
+//! The scripts, each in a file of its own.
 
 use std::sync::LazyLock;
 
@@ -48,7 +48,7 @@ scripts! {
     StoreRetention "store_retention"
 }
 
-/// A script as the server gets it, and the name that the server gives it.
+/// A script's code, and the hash by which the server identifies it.
 struct LoadedScript {
     code: String,
     hash: String,
@@ -69,12 +69,12 @@ static SENT: LazyLock<Vec<LoadedScript>> = LazyLock::new(|| {
 });
 
 impl Script {
-    /// The beginning of a call with so many keys; keys and arguments follow.
+    /// Starts a call with this number of keys; keys and arguments follow.
     pub(super) fn call(self, keys: usize) -> ScriptCall {
         ScriptCall(redis::cmd("EVALSHA")).arg(&SENT[self as usize].hash).arg(keys)
     }
 
-    /// The commands that make every script known to a server.
+    /// Returns the commands that load every script.
     pub(super) fn load_all() -> Vec<Cmd> {
         SENT.iter().map(|sent| command(&["SCRIPT", "LOAD", &sent.code])).collect()
     }
@@ -93,14 +93,13 @@ impl ScriptCall {
         arguments.into_iter().fold(self, Self::arg)
     }
 
-    /// Instance, instance as a part of keys, and nonce.
+    /// Adds the instance, the escaped instance, and the nonce.
     pub(super) fn session(self, session: &Session) -> Self {
         let Session { instance, nonce, .. } = session;
         self.arg(instance.as_str()).arg(&*instance.escaped()).arg(nonce.to_string())
     }
 }
 
-/// A plain command of these words.
 pub(super) fn command(words: &[&str]) -> Cmd {
     let mut command = redis::cmd(words[0]);
     command.arg(&words[1..]);

@@ -1,4 +1,4 @@
-//! Sessions: opening, keeping alive, closing, evicting, and the members that they make.
+//! Sessions: opening, keeping alive, closing, evicting, and listing members.
 
 use redis::Value;
 use tenure_core::store::{
@@ -13,7 +13,7 @@ use super::reply::{RedisReply, text};
 use super::script::{Script, ScriptCall};
 use super::{MAX_SCRIPT_ITEMS, REMEMBERED_MS, Redis, error, has_two_names, is_reset};
 
-/// The epoch to send for a hold: none ever has zero, so a hold of another session never stands.
+/// Returns the epoch to send for a hold: zero, which is never valid, for another session's hold.
 pub(super) fn epoch_for(session: &Session, hold: &Hold) -> u64 {
     if hold.is_of(session) { hold.epoch.get() } else { Epoch::ZERO.get() }
 }
@@ -55,7 +55,7 @@ impl Redis {
         Ok(if open { Closed::Closed } else { Closed::AlreadyEnded })
     }
 
-    /// Frees what an ended session has left, in steps that do not hold up the server.
+    /// Frees the remaining holds of an ended session, in steps that block the server only briefly.
     async fn session_free(
         &self,
         group: &GroupName,
@@ -68,7 +68,7 @@ impl Redis {
                 let call = self.script(Script::SessionFree, incarnation, group);
                 call.arg(instance.as_str()).arg(nonce.to_string()).arg(kind).arg(reason.as_str())
             });
-            // The session has ended whatever happens here: what is left ends at its TTL.
+            // The session has ended whatever happens here; remaining leases expire at their TTL.
             let mut reply = RedisReply::of(reply.await.map_err(StoreError::or_happened)?)?;
             freed += reply.number()?;
             if !reply.flag()? {
@@ -86,13 +86,13 @@ impl Redis {
         if let Some(newest) = holds.iter().map(|hold| hold.epoch).max() {
             self.saw(newest);
         }
-        // Without holds there is still a session to extend.
+        // Without holds, the session itself must still be extended.
         let mut chunks: Vec<&[Hold]> = holds.chunks(MAX_SCRIPT_ITEMS).collect();
         if chunks.is_empty() {
             chunks.push(&[]);
         }
-        // Only the newest mark can fit. An older version may raise the epoch of a duty whose lease
-        // it knows by another name: there the epochs are looked at every time.
+        // Only the newest mark can match. An older version may raise the epoch of a duty whose
+        // lease it knows under another name, so for such duties the epochs are compared every time.
         let newest = holds.iter().map(|hold| hold.mark).max();
         let mark = |chunk: &&[Hold]| {
             let told = !chunk.iter().any(|hold| has_two_names(&hold.duty));
@@ -109,7 +109,7 @@ impl Redis {
                 .collect()
         });
         let mut answers = answers.await?;
-        // Where the mark did not fit nothing was done: the epochs have to be looked at.
+        // Where the mark did not match, nothing was done: the epochs must be compared.
         let again: Vec<_> =
             (0..answers.len()).filter(|n| matches!(answers[*n], Ok(Value::Int(-2)))).collect();
         if !again.is_empty() {
@@ -120,7 +120,7 @@ impl Redis {
                 };
                 again.iter().map(keep).collect()
             });
-            // Other chunks are extended by now: what cannot be looked at is unknown, not refused.
+            // Other chunks are extended by now, so a failure here means unknown, not refused.
             let looked = match looked.await {
                 Ok(looked) => looked,
                 Err(error) => vec![Err(error); again.len()],
@@ -202,7 +202,7 @@ impl Redis {
         while !reply.is_done() {
             let (id, nonce, note) = (reply.text()?, reply.text()?, reply.bytes()?);
             let (remaining, evicted) = (reply.remaining()?, reply.flag()?);
-            // A foreign key whose name cannot be an instance's is nobody's heartbeat.
+            // A foreign key whose name cannot be an instance id is not a heartbeat.
             let Ok(instance) = InstanceId::unescape(&id) else { continue };
             members.push(Member {
                 instance,
@@ -220,8 +220,8 @@ impl Redis {
     }
 }
 
-/// Puts the chunks together. One that did not answer leaves its holds unknown; only when none did,
-/// the call has failed.
+/// Combines the answers of the chunks. A chunk without an answer leaves its holds unknown; the call
+/// fails only if no chunk has one.
 fn kept_alive(answers: Vec<CommandResult>, chunks: &[&[Hold]]) -> StoreResult<KeptAlive> {
     let mut fates = Vec::with_capacity(chunks.iter().map(|chunk| chunk.len()).sum());
     let mut failed = None;
@@ -236,7 +236,7 @@ fn kept_alive(answers: Vec<CommandResult>, chunks: &[&[Hold]]) -> StoreResult<Ke
             Ok(value) => {
                 fates.resize(from + chunk.len(), HoldFate::Kept);
                 let mut lost = RedisReply::of(value)?;
-                // Between two chunks a claim may have come: the older mark claims less.
+                // A claim may have come between two chunks, so the older mark is the safe one.
                 let seen = Mark(lost.number()?);
                 mark = Some(mark.map_or(seen, |mark| mark.min(seen)));
                 while !lost.is_done() {

@@ -1,7 +1,7 @@
 //! Facts about the server.
 //!
-//! `INFO` is asked first: it tells what is, and more users may ask it. What it does not have comes
-//! from `CONFIG GET`, which hosted servers often refuse.
+//! `INFO` comes first: it shows the settings in effect, and more users may read it. What it lacks
+//! comes from `CONFIG GET`, which hosted servers often refuse.
 
 use std::collections::BTreeMap;
 
@@ -48,8 +48,8 @@ impl Redis {
     }
 }
 
-/// Value of an answer. A command that the server does not know or allow gives nothing; an
-/// answer that did not come is an error.
+/// Returns the value of an answer; `None` if the server does not know or allow the command. A
+/// missing answer is an error.
 fn seen(answer: CommandResult) -> StoreResult<Option<Value>> {
     match answer {
         Ok(value) => Ok(Some(value)),
@@ -79,7 +79,7 @@ impl ServerFacts {
 
     fn take_option(&mut self, option: &'static str, value: Option<Value>) {
         let texts = value.and_then(|value| RedisReply::of(value).ok()?.texts().ok());
-        // The name, then its value; nothing when the server does not have it.
+        // The name and the value; empty if the server does not have the option.
         if let Some([_, value]) = texts.as_deref() {
             self.options.insert(option, value.clone());
         }
@@ -116,7 +116,7 @@ impl ServerFacts {
     }
 }
 
-/// A policy that evicts does nothing without a limit.
+/// Marks an eviction policy that has no effect because there is no memory limit.
 fn in_force(policy: String, maxmemory: Option<&str>) -> String {
     match maxmemory {
         Some("0") if policy != "noeviction" => format!("{policy}, not in force"),

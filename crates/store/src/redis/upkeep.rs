@@ -20,7 +20,7 @@ impl Redis {
         duties: &[DutyKey],
         reason: &Reason,
     ) -> StoreResult<Vec<Forgotten>> {
-        // A script works on one group.
+        // Each script call works on one group.
         let mut by_group: BTreeMap<&GroupName, Vec<usize>> = BTreeMap::new();
         for (n, duty) in duties.iter().enumerate() {
             by_group.entry(&duty.group).or_default().push(n);
@@ -85,7 +85,7 @@ impl Redis {
         });
         changed.await?;
         self.history_slots.store(new.history_slots, Ordering::Relaxed);
-        // From here on it has happened: what is not cut now is cut by the next commit.
+        // The change has happened: history that is not trimmed now is trimmed by the next commit.
         self.trim_all().await.map_err(StoreError::or_happened)
     }
 
@@ -103,7 +103,7 @@ impl Redis {
         Ok(())
     }
 
-    /// Looks through all keys first, because an index may be lost; what is granted meanwhile is in
+    /// Scans all keys first, because an index may be lost. Duties granted during the scan are in
     /// the indexes, which the script reads.
     pub(super) async fn store_adopt(&self, adopt: &Adopt) -> StoreResult<Adopted> {
         let found = StoreKeys::of(self.scan().await?);
@@ -124,7 +124,7 @@ impl Redis {
         Ok(Adopted { incarnation, sessions, duties: found.duties.len() as u64, floor })
     }
 
-    /// Every key under the prefix that may be ours, without the prefix.
+    /// Returns every key under the prefix that may belong to the store, without the prefix.
     async fn scan(&self) -> StoreResult<Vec<String>> {
         let mut found = Vec::new();
         scan(&self.data, &format!("{}*", literally(&self.prefix)), |key| {
@@ -135,8 +135,7 @@ impl Redis {
         Ok(found)
     }
 
-    /// The newest epoch of the duties and floors that were found. A key that holds something else
-    /// tells nothing.
+    /// Returns the newest epoch among the duties and floors found. Ignores keys with other content.
     async fn newest_epoch(&self, found: &StoreKeys) -> StoreResult<Epoch> {
         let mut newest = Epoch::ZERO;
         let mut commands: Vec<Cmd> = Vec::new();
@@ -157,7 +156,7 @@ impl Redis {
                     Ok(value) => Some(value),
                     // The server's WRONGTYPE: no other refusal of a plain read has this code.
                     Err(error) if error.code() == Code::Damaged => None,
-                    // Not read is not absent: an epoch may be there.
+                    // An unread key is not an absent one: it may hold an epoch.
                     Err(error) => return Err(error),
                 };
                 newest = newest.max(value.as_ref().and_then(epoch_in).unwrap_or_default());
@@ -167,8 +166,8 @@ impl Redis {
     }
 }
 
-/// An epoch as a fence, a floor or a checkpoint has it, or as an entry of the history begins:
-/// `version epoch ...`.
+/// Parses the epoch of a fence, a floor or a checkpoint, or of an entry of the history, which
+/// begins with `version epoch ...`.
 fn epoch_in(value: &Value) -> Option<Epoch> {
     let Value::BulkString(bytes) = value else { return None };
     let line = bytes.split(|byte| *byte == b'\n').next()?;
@@ -177,7 +176,7 @@ fn epoch_in(value: &Value) -> Option<Epoch> {
     Epoch::new(words.next().unwrap_or(first).parse().ok()?).ok()
 }
 
-/// Infixes between group and id in the keys of a duty.
+/// Infixes between group and duty id in the keys of a duty.
 const DUTY_KINDS: [&str; 3] = [":fence:", ":checkpoint:", ":history:"];
 /// Suffixes of a group's other keys.
 const GROUP_ENDS: [&str; 3] = [":grants", ":audit", ":floor"];
@@ -189,9 +188,9 @@ fn may_be_ours(rest: &str) -> bool {
         || rest.contains(SESSION_INFIX)
 }
 
-/// Names found in keys, all parts escaped. A colon may belong to a name, so a key may be
-/// read in more than one way; every way is taken, because nothing is done that hangs on it: epochs
-/// are read, and the script looks whether a session is one.
+/// Names found in keys, all parts escaped. A colon may belong to a name, so some keys can be split
+/// in more than one way. Every split is taken, which is harmless: the epochs are only read, and the
+/// script checks whether a session exists.
 #[derive(Debug, Default)]
 struct StoreKeys {
     groups: BTreeSet<String>,
@@ -219,7 +218,7 @@ impl StoreKeys {
                 found.sessions.push((format!("{group}:"), instance.to_owned()));
             }
         }
-        // A number at a name that only looks like a fence is none of ours without a group.
+        // A number in a key that only looks like a fence does not count unless its group exists.
         for key in &keys {
             for (group, id) in DUTY_KINDS.iter().flat_map(|kind| splits(key, kind)) {
                 if found.groups.contains(group) && DutyId::unescape(id).is_ok() {
@@ -235,7 +234,7 @@ fn is_group(part: &str) -> bool {
     GroupName::unescape(part).is_ok_and(|group| *group.escaped() == *part)
 }
 
-/// Every way to read a key as two names with `middle` between them.
+/// Returns every way to split a key into two names around `middle`.
 fn splits<'a>(key: &'a str, middle: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
     let places =
         (0..key.len()).filter(move |at| key.get(*at..).is_some_and(|it| it.starts_with(middle)));

@@ -1,4 +1,4 @@
-//! Hints by publish and subscribe, on a connection of their own.
+//! Hints by publish and subscribe, on a separate connection.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use super::client::CONNECT_TIMEOUT;
 use super::connect::RedisConnector;
 use super::{Redis, error};
 
-/// After so long a silence the server is asked whether it is still there.
+/// After this long without a message, the connection is checked with a ping.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Listens to the channel of one group.
+/// Subscription to the channel of one group.
 struct RedisWatch {
     connector: Arc<RedisConnector>,
     channel: String,
@@ -36,7 +36,7 @@ impl Redis {
 }
 
 impl RedisWatch {
-    /// Returns once the server has confirmed: what changes from now on makes a hint.
+    /// Returns once the server has confirmed the subscription: every later change yields a hint.
     async fn subscribe(&self) -> StoreResult<PubSub> {
         let subscribing = async {
             let mut connection = self.connector.pubsub().await?;
@@ -48,7 +48,7 @@ impl RedisWatch {
     }
 }
 
-/// Waits for a message; false when the connection is gone.
+/// Waits for a message; returns false when the connection is lost.
 async fn heard(connection: &mut PubSub) -> bool {
     loop {
         let message = timeout(PING_INTERVAL, connection.on_message().next()).await;
@@ -71,7 +71,7 @@ impl Watch for RedisWatch {
             }
             self.subscribed = None;
         }
-        // Something may have been missed meanwhile: being back is a hint.
+        // Changes may have been missed in between, so reconnecting counts as a hint.
         self.subscribed = Some(self.subscribe().await?);
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! What is true of one backend only, each test with the trap that it guards.
+//! Behaviour of single backends, each test with the trap that it guards against.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 #[cfg(feature = "etcd")]

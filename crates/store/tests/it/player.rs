@@ -1,4 +1,4 @@
-//! An instance in a test: a store, a session, and short words for what it does.
+//! An instance in a test: a store, a session, and short helpers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,12 +14,12 @@ use tenure_core::{
 
 static LAST: AtomicU64 = AtomicU64::new(1);
 
-/// A number that no other player of this process has.
+/// Returns a number that no other player of this process has.
 pub fn unique() -> u64 {
     LAST.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Long enough that nothing expires by accident on a slow machine.
+/// So long that nothing expires by accident on a slow machine.
 pub const LONG: Duration = Duration::from_secs(3600);
 
 pub fn reason() -> Reason {
@@ -71,7 +71,7 @@ impl Player {
         }
     }
 
-    /// Claims many duties by one call; all must be granted.
+    /// Claims many duties in one call; all must be granted.
     pub async fn hold_all(&self, ids: &[String]) -> Vec<Hold> {
         let wants: Vec<_> = ids.iter().map(|id| ClaimRequest::new(duty(id))).collect();
         let claimed = self.store.claim(&self.session, &wants, &reason()).await.unwrap();
@@ -114,7 +114,7 @@ impl Player {
         matches!(kept, KeptAlive::Kept { holds, .. } if holds == [HoldFate::Kept])
     }
 
-    /// Claims until it is granted. Each attempt waits for a tick, so that the loop is no burner.
+    /// Claims until it is granted. Each attempt waits for a tick, so that the loop does not spin.
     pub async fn claim_until_granted(&self, id: &str) -> Hold {
         let mut tick = tokio::time::interval(Duration::from_millis(20));
         loop {
@@ -126,12 +126,12 @@ impl Player {
     }
 }
 
-/// Far above what anything here needs: it only turns a hang into a failure.
+/// Far above the needs of any test; only turns a hang into a failure.
 pub async fn or_hang<T>(waiting: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(60), waiting).await.expect("it hangs")
 }
 
-/// The SQL files below a folder of this crate: path and text.
+/// Returns the SQL files below a folder of this crate: path and text.
 pub fn sql_files(folder: &str) -> Vec<(String, String)> {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let (mut folders, mut files) = (vec![root.clone()], Vec::new());

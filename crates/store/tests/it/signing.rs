@@ -1,4 +1,4 @@
-//! Signed checkpoints in a store that somebody tampers with.
+//! Signed checkpoints in a store whose content is tampered with.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ fn keys(text: &str) -> Keyring {
     Keyring::parse(&text).unwrap()
 }
 
-/// A SQLite store, its signed users, and somebody with a pen.
+/// A SQLite store, opened with signing, and edited directly.
 struct Place {
     folder: TempDir,
     bare: Arc<dyn Store>,
@@ -38,7 +38,7 @@ impl Place {
         Self { folder, bare }
     }
 
-    /// A process that starts now and knows nothing yet.
+    /// Opens the store as a process that has just started.
     fn process(&self, signing: Signing) -> Arc<dyn Store> {
         Arc::new(Sealed::new(self.bare.clone(), signing))
     }
@@ -104,12 +104,13 @@ async fn what_was_put_in_the_place_of_the_newest_is_noticed() {
     write(&witness, &["a", "b"], 3).await;
     assert_eq!(place.verdict("a").await, SignatureVerdict::Good);
 
-    // Replayed: well signed by itself, so only who has seen more, or the ring, can tell.
+    // Replayed: the signature is valid, so only the ring, or having seen newer versions, reveals
+    // it.
     place.edit(PUT_BACK);
     let error = load(&witness, "a").await.unwrap_err();
     assert_eq!(error.code(), Code::Replayed);
     assert_eq!(place.verdict("a").await, SignatureVerdict::Replayed);
-    // With its history cut, only a process that has seen more can tell.
+    // If the history is cut as well, only a process that has seen newer versions notices.
     place.edit("CREATE TABLE cut AS SELECT * FROM history; DELETE FROM history WHERE version = 3");
     assert_eq!(load(&witness, "a").await.unwrap_err().code(), Code::Replayed);
     assert_eq!(load(&place.required(), "a").await.unwrap().unwrap().version.get(), 2);
@@ -117,7 +118,7 @@ async fn what_was_put_in_the_place_of_the_newest_is_noticed() {
     place.edit(&PUT_BACK.replace("= 2", "= 3"));
     load(&witness, "a").await.unwrap();
 
-    // Removed, with the ring still there.
+    // Removed, with the ring still in place.
     place.edit("CREATE TABLE aside AS SELECT * FROM checkpoint; DELETE FROM checkpoint");
     for process in [&witness, &place.required()] {
         assert_eq!(load(process, "a").await.unwrap_err().code(), Code::Replayed);
@@ -155,7 +156,7 @@ async fn a_ring_that_was_cut_on_purpose_is_good() {
             "{slots}, {more}"
         );
     }
-    // A new life begins with version one and nothing else.
+    // After forgetting, the duty starts again at version one.
     store.forget(&[duty("a")], &reason()).await.unwrap();
     assert!(load(&place.required(), "a").await.unwrap().is_none());
     write(&store, &["a"], 2).await;
@@ -176,7 +177,7 @@ async fn the_newest_good_one_is_offered_and_not_taken() {
     let text = error.to_string();
     assert!(text.contains("version 3 of g/a: not signed"), "{text}");
     assert!(text.contains("the newest good one is version 2"), "{text}");
-    // Nothing is signed upon a document that is not good.
+    // No commit is signed on top of an invalid document.
     let store = place.required();
     let player = Player::join(&store, "next", LONG).await;
     let hold = player.hold("a").await;
@@ -197,7 +198,7 @@ async fn keys_are_rotated_without_a_gap() {
     assert_eq!(load(&both, "a").await.unwrap().unwrap().version.get(), 3);
     let retired = with("k2 sign HEX,k1 retired");
     assert_eq!(load(&retired, "a").await.unwrap().unwrap().version.get(), 3);
-    // Somebody still signs with the old key.
+    // Another process still signs with the old key.
     write(&with("k1 sign OTHER,k2 verify HEX"), &["a"], 1).await;
     let error = load(&retired, "a").await.unwrap_err();
     assert_eq!(error.code(), Code::BadSignature);
@@ -215,7 +216,7 @@ async fn signing_is_turned_on_in_steps() {
     write(&writing, &["a"], 1).await;
     let stored = load(&place.required(), "a").await.unwrap().unwrap();
     assert_eq!(stored.document, Document::new(*b"{\"last_update_id\":1}").unwrap());
-    // Those who do not sign still read what others have signed.
+    // Processes without signing can read signed checkpoints.
     assert_eq!(load(&off, "a").await.unwrap().unwrap(), stored);
     assert_eq!(off.history(&duty("a")).await.unwrap().len(), 2);
 }
@@ -259,7 +260,7 @@ fn session(bare: &Arc<dyn Store>) -> OperatorSession {
     OperatorSession::new(bare.clone(), Signing::Require(keys(SIGNER)), "here".to_owned(), operator)
 }
 
-/// A process that starts after version 2 was put back over version 3 has seen neither.
+/// A process that starts after version 2 replaced version 3 has seen neither.
 async fn what_was_put_back_is_refused(bare: Arc<dyn Store>, put_back: impl AsyncFnOnce()) {
     write(&required(&bare), &["a"], 3).await;
     put_back().await;
@@ -268,7 +269,7 @@ async fn what_was_put_back_is_refused(bare: Arc<dyn Store>, put_back: impl Async
     let error = load(&required(&bare), "a").await.unwrap_err();
     assert_eq!(error.code(), Code::Replayed);
     assert!(error.to_string().contains("its history has version 3"), "{error}");
-    // Nothing is committed upon it, also by who has not loaded it, and it is not taken elsewhere.
+    // Nothing is committed on top of it, not even without loading it, and it cannot be moved.
     let next = required(&bare);
     let player = Player::join(&next, "next", LONG).await;
     let hold = player.hold("a").await;
@@ -362,7 +363,7 @@ async fn what_was_put_back_in_etcd_is_refused() {
         let old = Range::of(format!("{kept}/history/a/{:016x}", 2));
         let old = raw.range(&old).await.unwrap().kvs.remove(0).value;
         let key = format!("{kept}/checkpoint/a");
-        // etcd counts the versions of a key itself.
+        // etcd itself counts the versions of a key.
         let put = || TxnOp::put(key.as_str(), old.clone());
         for op in [TxnOp::delete(key.as_str()), put(), put()] {
             raw.txn(&Txn::new().and_then([op])).await.unwrap();

@@ -47,7 +47,7 @@ async fn what_cannot_be_read_completely_is_an_error() {
     refused(&write(&folder, "t", "a\n\nb\0c\n"), "line 3: entry 2: a duty id contains").await;
     refused(&write(&folder, "t", format!("{}\n", "x".repeat(513))), "513 bytes").await;
     refused(&write(&folder, "t", "x".repeat(5000)), "line 1 is longer").await;
-    // A pipe without a writer would be waited for.
+    // Opening a pipe without a writer would block.
     let pipe = folder.path().join("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     refused(&url(&folder, "pipe"), "is not a file").await;
@@ -60,12 +60,12 @@ async fn a_million_lines_are_refused() {
     let lines: Vec<String> = numbers().collect();
     too_many(&write(&folder, "t", lines.join("\n")), MOST).await;
     too_many(&write(&folder, "t.json", format!("[{}]", lines.join(","))), MOST).await;
-    // The limit itself is fine.
+    // A list of exactly the maximum length is accepted.
     let url = write(&folder, "t", lines[..MOST].join("\n"));
     assert_eq!(list(&url).await.unwrap().targets().len(), MOST);
 }
 
-/// What stands in the file counts, not what stood there when it was opened first.
+/// Each listing reads the file's current content.
 #[tokio::test]
 async fn each_listing_reads_the_file_that_is_there_now() {
     let folder = TempDir::new().unwrap();

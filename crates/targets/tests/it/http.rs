@@ -1,4 +1,4 @@
-//! Lists from web servers: a good one, and one that says exactly what a test wants.
+//! Lists from web servers: a real one, and one that sends exactly what a test needs.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::{MOST, listed, refused, short, too_many};
 
-/// A server whose answer is made by a function.
+/// Starts a server whose responses come from a function.
 async fn serve(answer: fn(&Request<Incoming>) -> Response<Full<Bytes>>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -35,7 +35,7 @@ fn text(body: impl Into<Bytes>) -> Response<Full<Bytes>> {
     Response::new(Full::new(body.into()))
 }
 
-/// A server that takes a request and sends these bytes, whatever they are.
+/// Starts a server that reads a request and sends these bytes, whatever they are.
 async fn say(bytes: &'static [u8]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -82,7 +82,7 @@ async fn a_token_is_sent_to_whom_it_is_for() {
         TargetsUrl::parse(&url).unwrap().open_with_token(token())
     };
     assert_eq!(short(&open("127.0.0.1").list(9).await.unwrap()), ["Bearer s3cret"]);
-    // Everybody on the way could read it.
+    // Anybody on the network path could read the token.
     let error = open("192.0.2.1").list(9).await.unwrap_err();
     assert!(error.to_string().contains("by https:// or to this host only"), "{error}");
     assert!(!error.to_string().contains("s3cret"), "{error}");
@@ -94,7 +94,7 @@ async fn an_answer_that_is_no_whole_list_is_an_error() {
         (&b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 2\r\n\r\n[]"[..], "500"),
         (b"HTTP/1.1 204 No Content\r\n\r\n", "204"),
         (b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", "404"),
-        // A redirect is not followed: not every server may have the token.
+        // A redirect is not followed: other servers must not get the token.
         (b"HTTP/1.1 302 Found\r\nLocation: /x\r\nContent-Length: 0\r\n\r\n", "302"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n[\"a\"]", "broke off"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n[\"a\"]\r\n", "broke off"),
@@ -108,7 +108,7 @@ async fn an_answer_that_is_no_whole_list_is_an_error() {
     ] {
         refused(&say(answer).await, says).await;
     }
-    // The same server can be good.
+    // The same test server can send a valid list.
     assert_eq!(listed(&say(b"HTTP/1.1 200 OK\r\n\r\n[\"a\"]").await).await, ["a"]);
 }
 
@@ -121,7 +121,7 @@ async fn a_million_entries_are_refused() {
     .await;
     let url = format!("http://{address}/");
     too_many(&url, MOST).await;
-    // With a small limit not even the bytes are taken.
+    // With a small limit not even the whole body is read.
     let error = TargetsUrl::parse(&url).unwrap().open().list(10).await.unwrap_err();
     assert_eq!(error.code(), Code::BadTargets);
     assert!(error.to_string().contains("more than 22528 bytes"), "{error}");

@@ -1,4 +1,4 @@
-//! Lists from real servers and files, and what becomes of a list when one of them fails.
+//! Lists from real servers and files, and their failures.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 mod file;
@@ -15,14 +15,14 @@ mod url;
 use tenure_core::{Code, Listing, StoreError, Target};
 use tenure_targets::TargetsUrl;
 
-/// More than any test needs.
+/// Larger than any test needs.
 const MOST: usize = 100_000;
 
 async fn list(url: &str) -> Result<Listing, StoreError> {
     TargetsUrl::parse(url).unwrap().open_with_token(None).list(MOST).await
 }
 
-/// The listing in a short form: `id`, `id@zone`, and `!` behind what is paused.
+/// Returns the listing in a short form: `id`, `id@zone`, and `!` after paused targets.
 fn short(listing: &Listing) -> Vec<String> {
     let short = |target: &Target| {
         let zone = target.zone.as_ref().map_or(String::new(), |zone| format!("@{}", zone.as_str()));
@@ -36,7 +36,7 @@ async fn listed(url: &str) -> Vec<String> {
     short(&list(url).await.unwrap())
 }
 
-/// The list cannot be read, and the error says why.
+/// Asserts that the list cannot be read, and that the error has these words.
 async fn refused(url: &str, says: &str) {
     let error = list(url).await.unwrap_err();
     assert_eq!(error.code(), Code::BadTargets, "{error}");

@@ -9,7 +9,7 @@ use testkit::{PostgresOptions, PostgresServer};
 
 use crate::{MOST, listed, refused, too_many};
 
-/// One server for all of them: to make a new one takes seconds.
+/// One server for all tests, because starting one takes seconds.
 static SERVER: LazyLock<PostgresServer> =
     LazyLock::new(|| PostgresServer::start(PostgresOptions::default()).unwrap());
 
@@ -59,7 +59,7 @@ async fn what_is_no_list_is_an_error() {
         ("SELEKT", "syntax error"),
         ("SELECT 'a'; SELECT 'b'", "multiple commands"),
         ("INSERT INTO kept VALUES ('x') RETURNING id", "read-only transaction"),
-        // The first rows are fine; what comes later is not a shorter list.
+        // The first rows are valid; a later error does not yield a shorter list.
         ("SELECT (10 / (3000 - n))::text FROM generate_series(1, 4000) AS n", "division by zero"),
     ] {
         refused(&url(query), says).await;
@@ -69,7 +69,7 @@ async fn what_is_no_list_is_an_error() {
     assert_eq!(SERVER.sql("SELECT count(*) FROM kept").unwrap().trim(), "0");
 }
 
-/// Also the server stops: it is not left alone with a query without end.
+/// The server also stops: it does not continue an endless query.
 #[tokio::test]
 async fn a_query_without_end_is_given_up() {
     let limit = Duration::from_millis(300);

@@ -32,7 +32,7 @@ async fn sessions_are_found_by_their_keys() {
     assert_eq!(listed(&letters).await, ["a", "b!"]);
     assert_eq!(listed(&format!("{}?pattern=nothing:*", redis.url())).await, [""; 0]);
     too_many(&url(""), 4).await;
-    // A key that is nothing but the prefix has no id.
+    // A key that is only the prefix has no id.
     redis.cli(&["SET", "session:", "1"]).unwrap();
     refused(&url(""), "entry 1: a duty id is empty").await;
 }
@@ -57,12 +57,12 @@ async fn members_of_a_set_are_targets() {
     too_many(&url(""), 2).await;
     refused(&format!("{}?set=gone:b", redis.url()), "WRONGTYPE").await;
     assert_eq!(listed(&format!("{}?set=absent", redis.url())).await, [""; 0]);
-    // Text of others is not obeyed by whoever reads the error.
+    // Control characters in stored text are escaped in the error.
     redis.cli(&["EVAL", "return redis.call('SADD', 'to do', '\\255\\27')", "0"]).unwrap();
     refused(&url(""), "\\u{1b}\" is not UTF-8").await;
 }
 
-/// While a table grows or shrinks, SCAN names keys twice.
+/// SCAN returns keys twice while a table grows or shrinks.
 #[tokio::test]
 async fn many_keys_are_each_there_once_and_a_million_are_refused() {
     let redis = server();
@@ -88,7 +88,7 @@ async fn a_server_that_cannot_name_everything_is_refused() {
     assert_ne!(open, closed.url());
     refused(&format!("{open}?pattern=a*"), "").await;
     assert_eq!(listed(&format!("{}?pattern=a*", closed.url())).await, [""; 0]);
-    // Somebody who may look at keys and not ask what the server is.
+    // A user who may list keys but not read `INFO`.
     closed.cli(&["ACL", "SETUSER", "me", "on", ">s3cret", "~*", "+scan", "+mget"]).unwrap();
     let limited = closed.url().replace(":s3cret@", "me:s3cret@");
     refused(&format!("{limited}?pattern=a*"), "NOPERM").await;

@@ -63,7 +63,7 @@ async fn what_is_no_list_is_an_error() {
     refused("sqlite:absent/t.db?query=SELECT 1", "unable to open").await;
 }
 
-/// Its thread comes to an end, too: this test would not, if it did not.
+/// The query's thread ends as well: otherwise this test would not end.
 #[tokio::test]
 async fn a_query_without_end_is_given_up() {
     let file = File::new();

@@ -1,4 +1,4 @@
-//! What is a URL of a list, and how it prints.
+//! Parsing and printing of list URLs.
 
 use tenure_core::Code;
 use tenure_targets::TargetsUrl;

@@ -21,7 +21,7 @@ fn settings_have_defaults() {
         assert_eq!((read.total.get(), read.id, read.round_robin), (1, 1, false));
         assert_eq!((read.ranges, read.notices), (None, vec![]));
     }
-    // One bucket has everything, and the defaults are applied in one place.
+    // With one bucket all entities belong to it; the defaults are applied in one place.
     let active = Config::read(&object("{}")).unwrap().active("any").unwrap();
     assert!(active.contains("all"));
     let read = Config::read(&object(r#"{"bucket_total":1e1,"bucket_id":7.0}"#)).unwrap();
@@ -46,7 +46,7 @@ fn bad_settings_are_refused_in_the_order_of_connectors() {
         let expected = "round_robin_bucket_execution must be true or false";
         assert_eq!(refused(&config), expected);
     }
-    // 1e400 is a number that nothing can hold.
+    // No number type can hold 1e400.
     let huge = object(r#"{"bucket_total":1e400}"#);
     assert_eq!(
         validate(&huge).unwrap_err().details(),
@@ -85,7 +85,7 @@ fn ranges_are_text_or_a_list_or_a_list_of_unions() {
         assert_eq!(members(ranges.clone()).unwrap_err(), expected, "{ranges}");
     }
     assert_eq!(members(json!(["1", "x", 1.5])).unwrap_err(), "Invalid number in range: x");
-    // As good as nothing.
+    // An empty text counts as missing.
     assert_eq!(Config::read(&rotating(&json!(""), 10)).unwrap().ranges, None);
 }
 
@@ -135,7 +135,7 @@ fn a_rotation_goes_on_from_its_state() {
         let state = object(json!({ STATE: { "last_executed_bucket_id": last } }));
         assert_eq!(next(&rotating(&json!(ranges), total), Some(&state)).unwrap(), expected);
     }
-    // Without a rotation the ranges do not count.
+    // Without rotation the ranges are ignored.
     let config = object(json!({ "bucket_total": 9, "bucket_ranges": "5" }));
     let state = object(json!({ STATE: { "last_executed_bucket_id": 1 } }));
     assert_eq!(next(&config, Some(&state)).unwrap(), 2);
@@ -204,7 +204,7 @@ fn a_damaged_state_selects_the_first_bucket_and_is_said() {
             assert_eq!((applied.executed.unwrap().bucket, applied.notices.len()), (first, 1));
         }
     }
-    // A whole number is one, however it is written.
+    // Any notation of a whole number is accepted.
     for last in ["2", "2.0", "2e0", "\"2\"", "\" 2 \""] {
         let text = format!("{{\"{STATE}\":{{\"last_executed_bucket_id\":{last}}}}}");
         assert_eq!(next(&rotating(&none, 4), Some(&object(text))).unwrap(), 3, "{last}");
@@ -218,7 +218,7 @@ fn on_success_keeps_the_state_until_then() {
     let applied = apply(config, Some(state.clone()), CommitTiming::OnSuccess).unwrap();
     assert_eq!(applied.state, Some(state));
     assert_eq!(Config::read(&applied.config).unwrap().id, 2);
-    // Meanwhile the run has written more of its own.
+    // The run has changed the state meanwhile.
     let written = object(r#"{"stream":6,"new":[1]}"#);
     let state = applied.executed.unwrap().record(Some(written));
     assert_eq!(
@@ -240,7 +240,7 @@ fn another_total_is_noticed() {
          must have the same total"
     );
     assert!(applied.notices[0].is_warning());
-    // Said once, because the new one is noted.
+    // Reported once, because the new total is recorded.
     assert_eq!(run(10, applied.state).unwrap().notices.len(), 1);
     assert_eq!(run(12, state.clone()).unwrap().notices.len(), 1);
     let fixed = object(json!({ "bucket_total": 10 }));
@@ -303,7 +303,7 @@ fn a_million_ranges_are_read_one_by_one() {
 }
 
 proptest! {
-    /// Whatever the state is, a bucket that exists is chosen, and the next state is good.
+    /// Whatever the state is, an existing bucket is chosen, and the next state is valid.
     #[test]
     fn no_state_selects_a_bucket_that_is_not_there(
         last in "-?[0-9]{1,4}(\\.[0-9])?|\"[^\"\\\\\\p{C}]{0,4}\"|null|\\[\\]",

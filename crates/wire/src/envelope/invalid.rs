@@ -27,7 +27,7 @@ pub struct Issue {
 }
 
 impl InvalidEnvelope {
-    /// Maximum number of reported issues; of further ones only the number is given.
+    /// Maximum number of reported issues; further ones are only counted.
     pub const MAX_ISSUES: usize = 20;
 
     /// Returns an error of the whole envelope.
@@ -35,7 +35,7 @@ impl InvalidEnvelope {
         Self { protocol, issues: vec![Issue { kind, at: String::new(), says }], more: 0 }
     }
 
-    /// Not reached: a missing field is reported as an issue first.
+    /// Error for a missing field. Not reached: a missing field is reported as an issue first.
     pub(crate) fn missing(protocol: &'static str) -> Self {
         Self::json(protocol, "missing", "a field is missing".to_owned())
     }

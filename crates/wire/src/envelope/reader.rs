@@ -94,7 +94,7 @@ impl<'a> Reader<'a> {
         steps.collect::<Vec<_>>().join(".")
     }
 
-    /// Notes a change of the current value, which is not rejected for it.
+    /// Notes a change of the current value, which is still accepted.
     fn mend(&mut self, says: &str) {
         self.mended.push(format!("{} {says}", self.place(None)));
     }
@@ -152,7 +152,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Skips a field that is unknown, or there for the second time.
+    /// Skips an unknown or repeated field.
     fn refuse_field(
         &mut self,
         shape: &ObjectShape,
@@ -291,8 +291,8 @@ impl<'a> Reader<'a> {
         Ok(text)
     }
 
-    /// Reads a text for people; null and a blank text are none. It is never rejected: characters
-    /// that no store can keep are replaced, and it is cut to `most` bytes.
+    /// Reads a text for people; null and blank texts count as missing. It is never rejected:
+    /// characters that no store can keep are replaced, and it is cut to `most` bytes.
     pub(crate) fn remark(&mut self, most: usize) -> FieldResult<String> {
         let said = self.nullable(Self::trimmed)?.filter(|said| !said.is_empty());
         let Some(said) = said else { return Ok(None) };

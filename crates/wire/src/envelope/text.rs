@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-/// Returns the range without white space at both ends: that of Unicode, and the four separators of
-/// ASCII, which Python's `strip` removes, too.
+/// Returns the range without white space at both ends: Unicode white space and the four ASCII
+/// separators, which Python's `strip` also removes.
 pub(crate) fn trim(text: &[u8]) -> Range<usize> {
     let (mut start, mut end) = (0, text.len());
-    // Only the ends are looked at: a text may have a megabyte, and no such character has 4 bytes.
+    // Only the ends are inspected: a text may be long, and no white space has 4 bytes.
     let blank = |start: usize, end: usize| text.get(start..end).is_some_and(is_blank);
     while let Some(length) = (1..=3).find(|n| start + n <= end && blank(start, start + n)) {
         start += length;

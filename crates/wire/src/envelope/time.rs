@@ -74,7 +74,7 @@ fn ahead(offset: &[u8]) -> Result<i64, Wrong> {
 }
 
 fn digits(text: &[u8]) -> Option<i64> {
-    // At most four digits come here.
+    // Callers pass at most four digits.
     text.iter().try_fold(0, |sum, digit| {
         digit.is_ascii_digit().then(|| sum * 10 + i64::from(digit - b'0'))
     })

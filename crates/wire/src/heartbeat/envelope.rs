@@ -85,7 +85,7 @@ fn connector(reader: &mut Reader<'_>, draft: &mut HeartbeatDraft) -> Result<(), 
     })
 }
 
-/// A type is a word that people read in lists: nothing in it moves their cursor.
+/// Reads a connector type. People read it in lists, so it must not contain control characters.
 fn connector_type(reader: &mut Reader<'_>) -> Result<Option<String>, JsonError> {
     let name = reader.name(MAX_TYPE_BYTES)?;
     if name.as_ref().is_some_and(|name| name.contains(char::is_control)) {
@@ -134,7 +134,7 @@ fn checkpoint(reader: &mut Reader<'_>) -> Result<Option<ConnectorCheckpoint>, Js
 }
 
 impl HeartbeatDraft {
-    /// The heartbeat, if all that is required is there.
+    /// Returns the heartbeat if all required fields are there.
     fn finish(self) -> Option<Heartbeat> {
         Some(Heartbeat {
             connector_type: self.connector_type?,

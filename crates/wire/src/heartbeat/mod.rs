@@ -1,6 +1,6 @@
 //! `connector.heartbeat.v1`: liveness, state and counters of a connector.
 //!
-//! Unknown fields are refused, as in `ingest.v1`.
+//! Unknown fields are rejected, as in `ingest.v1`.
 
 mod envelope;
 mod fields;
@@ -18,27 +18,27 @@ pub use names::{connector_type_of, fits};
 /// Value of `schema_version`.
 pub const SCHEMA_VERSION: &str = "connector.heartbeat.v1";
 
-/// `error_message` of the last heartbeat of an instance that ends, in state `degraded`.
+/// `error_message` of an instance's last heartbeat before it exits, with state `degraded`.
 pub const STOPPING: &str = "stopping";
 
-/// The longest `connector.connector_type`, in bytes.
+/// Maximum length of `connector.connector_type`, in bytes.
 pub const MAX_TYPE_BYTES: usize = 128;
 
-/// The longest label, in bytes.
+/// Maximum length of a label, in bytes.
 pub const MAX_LABEL_BYTES: usize = 256;
 
-/// The longest `capabilities`, in bytes of JSON.
+/// Maximum length of `capabilities`, in bytes of JSON.
 pub const MAX_CAPABILITIES_BYTES: usize = 4_096;
 
 /// Reads one heartbeat. The error lists all problems, unless the text is not JSON.
 ///
-/// No text in the result holds a NUL or a lone surrogate. A bad remark does not make a connector
-/// look dead: texts for people are mended, and a `sent_at` that is far away is accepted.
+/// Texts in the result contain no NUL and no lone surrogate. An invalid remark does not make a
+/// connector look offline: texts for people are repaired, and any `sent_at` is accepted.
 pub fn read(bytes: &[u8]) -> Result<Heartbeat, InvalidEnvelope> {
     envelope::read(bytes)
 }
 
-/// Warnings about a valid heartbeat, for its sender.
+/// Returns warnings about a valid heartbeat, for its sender.
 pub fn warnings(heartbeat: &Heartbeat) -> Vec<String> {
     let mut warnings = heartbeat.mended.clone();
     let state = heartbeat.state;
@@ -48,7 +48,7 @@ pub fn warnings(heartbeat: &Heartbeat) -> Vec<String> {
     warnings
 }
 
-/// A valid heartbeat. Texts are trimmed and hold no NUL.
+/// A valid heartbeat. Texts are trimmed and contain no NUL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heartbeat {
     /// `connector.connector_type`, as in `telegram_bot`.

@@ -1,7 +1,6 @@
-//! Which types of connectors go with which sources.
+//! Mapping between connector types and sources.
 
-/// Types that are known to be of one channel and provider; the first is what its connectors are
-/// called when none has said.
+/// Types that belong to one channel and provider. The first is the default name of its connectors.
 const KNOWN_TYPES: [(&str, &str, &[&str]); 6] = [
     ("telegram", "telegram", &["telegram_bot", "telegram_user_client", "telegram"]),
     ("slack", "slack", &["slack"]),
@@ -11,22 +10,22 @@ const KNOWN_TYPES: [(&str, &str, &[&str]); 6] = [
     ("mcp", INTERNAL, &["mcp"]),
 ];
 
-/// The provider of what people build themselves: their connectors have any name.
+/// The provider of custom sources: their connectors may have any name.
 const INTERNAL: &str = "internal";
 
-/// Whether a token for this channel and provider may beat for connectors of this type.
+/// Returns whether a token for this channel and provider may send heartbeats of this type.
 pub fn fits(connector_type: &str, channel: &str, provider: &str) -> bool {
     let known = KNOWN_TYPES.iter().find(|(_, _, names)| names.contains(&connector_type));
     match known {
-        // Later versions of connectors have channels of their own, called like themselves.
+        // Newer connectors have channels named after themselves.
         Some(_) if connector_type == channel => true,
         Some((of_channel, of_provider, _)) => (*of_channel, *of_provider) == (channel, provider),
         None => provider == INTERNAL || connector_type == provider,
     }
 }
 
-/// The type of the connector that messages of this channel and provider came from: one of those
-/// that have registered for their endpoint, if it fits.
+/// Returns the type of the connector that sent messages of this channel and provider: a fitting one
+/// of the types registered for their endpoint, or else the default.
 pub fn connector_type_of(channel: &str, provider: &str, registered: &[String]) -> String {
     let known = KNOWN_TYPES.iter().find(|(c, p, _)| (*c, *p) == (channel, provider));
     let usual = known.and_then(|(_, _, names)| names.first()).copied().unwrap_or(provider);

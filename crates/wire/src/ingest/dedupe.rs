@@ -8,7 +8,7 @@ use super::Dedupe;
 use crate::envelope::time;
 use crate::folder::hex;
 
-/// Event ids of sources that have none.
+/// Event ids that sources send if they have none.
 const PLACEHOLDERS: [&str; 4] = ["placeholder", "unknown", "none", ""];
 
 /// Length of the content hash in a key.
@@ -68,7 +68,7 @@ fn is_placeholder(id: &str) -> bool {
         || !id.is_ascii() && PLACEHOLDERS.contains(&id.to_lowercase().as_str())
 }
 
-/// Adds a text to a hash after its length, so that no two lists of texts are alike.
+/// Adds a text to a hash after its length, so that different lists of texts differ.
 pub(super) fn part(hash: &mut Sha256, bytes: &[u8]) {
     length(hash, bytes.len());
     hash.update(bytes);
@@ -78,7 +78,7 @@ pub(super) fn length(hash: &mut Sha256, length: usize) {
     hash.update((length as u64).to_be_bytes());
 }
 
-/// Adds a text or its absence, which no length equals.
+/// Adds a text, or else a marker that no length equals.
 pub(super) fn optional(hash: &mut Sha256, bytes: Option<&[u8]>) {
     match bytes {
         Some(bytes) => part(hash, bytes),

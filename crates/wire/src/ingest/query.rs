@@ -101,7 +101,7 @@ fn plain(value: String) -> Result<String, String> {
     Err(format!("{} is not 1 to {MAX_NAME_BYTES} of a-z, 0-9 and _", shown(&value)))
 }
 
-/// Reads an identity. None is stored that is empty, too long or has a NUL.
+/// Reads an identity. No stored identity is empty, too long or has a NUL.
 fn identity(value: String) -> Result<String, String> {
     match value.len() {
         0 => Err("is empty; leave it out to ask for all".to_owned()),
@@ -110,8 +110,8 @@ fn identity(value: String) -> Result<String, String> {
     }
 }
 
-/// Reads a time. One before 1970 counts as 1970: no message is older, and not every store can
-/// express it.
+/// Reads a time. A time before 1970 counts as 1970: no message is older, and not every store can
+/// represent it.
 fn instant(value: &str) -> Result<i64, String> {
     time::read(value.as_bytes()).map(|time| time.micros.max(0)).map_err(|_| {
         let hint = if value.contains(' ') { "; a + is a space here, write %2B" } else { "" };

@@ -58,8 +58,7 @@ pub(super) trait StoreWrapper {
     ) -> StoreResult<T>;
 }
 
-/// Passes a call on through [`StoreWrapper::around`]; for `impl_store!`. Bad arguments are refused
-/// before.
+/// Passes a call on through [`StoreWrapper::around`]; for `impl_store!`. Checks arguments first.
 macro_rules! pass_on {
     ($wrapper:ident) => {
         $wrapper.inner.abilities()

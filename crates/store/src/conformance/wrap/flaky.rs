@@ -1,4 +1,4 @@
-//! Faults as a backend: did it happen, and was it reported?
+//! Store wrapper that injects faults: a call may happen or not, and its outcome may be lost.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
@@ -14,17 +14,17 @@ use crate::delegate::impl_store;
 /// Fate of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It happens and is reported.
+    /// The call happens, and its answer is returned.
     None,
-    /// It happens, but the reply is lost.
+    /// The call happens, but its answer is lost.
     HappenedButLost,
-    /// It does not happen, and nobody says so.
+    /// The call does not happen, but its outcome is reported as unknown.
     LostBeforeItHappened,
-    /// It does not happen, and that is known.
+    /// The call does not happen, and is reported as refused.
     Refused,
 }
 
-/// A store whose calls go wrong by seed, or as a test says.
+/// A store whose calls fail at random from a seed, or as planned by a test.
 #[derive(Debug)]
 pub struct Flaky {
     inner: Arc<dyn Store>,
@@ -39,25 +39,25 @@ struct FaultPlan {
 }
 
 impl Flaky {
-    /// About every fourth call goes wrong, in one of three ways; the same seed gives the same
+    /// Makes about every fourth call fail, in one of three ways; the same seed gives the same
     /// faults to the same calls.
     pub fn seeded(inner: Arc<dyn Store>, seed: u64) -> Self {
         Self { inner, plan: Mutex::new(FaultPlan { random: Some(seed), planned: BTreeMap::new() }) }
     }
 
-    /// Nothing goes wrong but what [`Flaky::on`] says.
+    /// Makes only the calls fail that [`Flaky::on`] plans.
     pub fn planned(inner: Arc<dyn Store>) -> Self {
         Self { inner, plan: Mutex::new(FaultPlan { random: None, planned: BTreeMap::new() }) }
     }
 
-    /// The next call of `op` that is not yet spoken for meets `fault`.
+    /// Plans `fault` for the next call of `op` that has no fault planned yet.
     #[must_use]
     pub fn on(self, op: Op, fault: Fault) -> Self {
         self.lock().planned.entry(op).or_default().push_back(fault);
         self
     }
 
-    /// The store inside, to look at what really happened.
+    /// Returns the inner store, to see what really happened.
     pub fn inner(&self) -> &dyn Store {
         &*self.inner
     }
@@ -100,7 +100,7 @@ impl StoreWrapper for Flaky {
             || StoreError::unknown(Code::Lost, format!("the reply to {} is lost", op.as_str()));
         match fault {
             Fault::None => call.await,
-            // What the store refuses did not happen, so there is no reply worth losing.
+            // A refused call did not happen, so there is no answer to lose.
             Fault::HappenedButLost => call.await.and_then(|_| Err(lost())),
             Fault::LostBeforeItHappened => Err(lost()),
             Fault::Refused => {

@@ -1,4 +1,4 @@
-//! Something that happens between two calls of somebody else.
+//! Store wrapper that runs an action between two calls of another caller.
 
 use std::fmt;
 use std::future::Future;
@@ -12,10 +12,10 @@ use super::Op;
 use super::around::{StoreWrapper, pass_on};
 use crate::delegate::impl_store;
 
-/// Action that runs once, before a call goes on.
+/// Action that runs once, before a call continues.
 pub type Interlude = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A store before whose first call of one kind something else happens.
+/// A store that runs an action before its first call of one kind.
 pub struct Hooked {
     inner: Arc<dyn Store>,
     before: Op,

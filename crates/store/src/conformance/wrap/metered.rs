@@ -1,4 +1,4 @@
-//! Counts calls and their cost.
+//! Store wrapper that counts calls and their cost.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -23,15 +23,15 @@ pub struct Metered {
 /// Counters of one kind of call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpStats {
-    /// Calls that came back.
+    /// Calls that returned.
     pub calls: u64,
-    /// Of these, the ones that surely did not happen.
+    /// Of these, calls that certainly did not happen.
     pub refused: u64,
-    /// Of these, the ones that may have happened.
+    /// Of these, calls that may have happened.
     pub unknown: u64,
-    /// Their time together.
+    /// Their total time.
     pub total: Duration,
-    /// The slowest.
+    /// Time of the slowest call.
     pub slowest: Duration,
 }
 
@@ -41,7 +41,7 @@ impl Metered {
         Self { inner, clock, stats: Mutex::default() }
     }
 
-    /// Counters so far, of the calls that were made.
+    /// Returns the counters by call.
     pub fn stats(&self) -> BTreeMap<Op, OpStats> {
         self.stats.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -1,5 +1,5 @@
-//! Stores around stores: [`Flaky`] makes faults by seed, [`Metered`] counts, [`Mortal`] is
-//! killed, [`Hooked`] is interrupted.
+//! Store wrappers: [`Flaky`] injects faults, [`Metered`] counts, [`Mortal`] simulates a killed
+//! process, [`Hooked`] runs an action between calls.
 
 mod around;
 mod flaky;

@@ -1,4 +1,4 @@
-//! A process that is killed in the middle of its work: from some call on, nothing happens any more.
+//! Store wrapper that simulates a process killed in the middle of its work.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -21,13 +21,13 @@ pub struct CallBudget {
 }
 
 impl CallBudget {
-    /// A process that is killed at its call number `calls`, counted from zero: before that call
-    /// reaches the store, or (`last_happens`) before its answer comes back.
+    /// Kills the process at call number `calls`, counted from zero: before that call reaches the
+    /// store, or (`last_happens`) before its answer returns.
     pub fn new(calls: u64, last_happens: bool) -> Arc<Self> {
         Arc::new(Self { left: AtomicU64::new(calls), last_happens, killed: Notify::new() })
     }
 
-    /// Runs `work` until its end, or `None` when it was killed before.
+    /// Runs `work` to completion; `None` if the process was killed first.
     pub async fn live<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             biased;
@@ -37,7 +37,7 @@ impl CallBudget {
     }
 }
 
-/// A store as a process with a [`CallBudget`] sees it.
+/// A store as seen by a process with a [`CallBudget`].
 #[derive(Debug)]
 pub struct Mortal {
     inner: Arc<dyn Store>,
@@ -45,7 +45,7 @@ pub struct Mortal {
 }
 
 impl Mortal {
-    /// The process that lives this life uses `inner`.
+    /// Wraps `inner` for the process that owns `life`.
     pub fn new(inner: Arc<dyn Store>, life: Arc<CallBudget>) -> Self {
         Self { inner, life }
     }
@@ -63,7 +63,7 @@ impl StoreWrapper for Mortal {
             return call.await;
         }
         if self.life.last_happens {
-            // Whatever came of it, nobody hears of it.
+            // The call happens, but its answer never arrives.
             drop(call.await);
         }
         self.life.killed.notify_one();

@@ -1,4 +1,4 @@
-//! Encryption, certificates of clients, and passwords.
+//! Encryption, client certificates and passwords.
 
 use tenure_core::{Code, Store};
 use testkit::{Certificates, EtcdOptions};
@@ -36,13 +36,13 @@ async fn a_server_is_known_by_its_authority() {
     let error = try_open(&url(&stranger)).await.unwrap_err();
     assert_eq!(error.code(), Code::NoTls, "{error}");
     assert!(error.to_string().contains("no authority that is trusted"), "{error}");
-    // Neither the system's authorities nor a plain connection will do.
+    // Neither the system's certificate authorities nor a plain connection suffice.
     let error = try_open(&format!("{}?tls=on", server.url())).await.unwrap_err();
     assert_eq!(error.code(), Code::NoTls, "{error}");
     assert!(try_open(&server.url()).await.is_err());
 }
 
-/// One whose certificate is not trusted is one that cannot be reached: the others are asked.
+/// A server whose certificate is not trusted counts as unreachable: the others are used.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_with_a_wrong_certificate_stops_no_other() {
     let (certificates, stranger) =
@@ -90,7 +90,7 @@ async fn a_password_is_asked_for_and_not_shown() {
     assert_eq!(error.code(), Code::Denied, "{error}");
 }
 
-/// Tokens are forgotten by a server that starts again, and end by themselves.
+/// A restarted server has forgotten its tokens, and tokens expire.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_that_has_ended_is_fetched_anew() {
     let password = Some("s3cret".to_owned());
@@ -102,14 +102,14 @@ async fn a_token_that_has_ended_is_fetched_anew() {
     server.start_again(0).unwrap();
     assert_eq!(commit(&*store, &a, &held, 0).await.unwrap(), saved(1));
     assert!(is_kept(&keep(&*store, &a, &held).await));
-    // On a connection that stands, turning authentication off and on makes every token void.
+    // On an open connection, disabling and enabling authentication invalidates every token.
     server.etcdctl(&["auth", "disable"]).unwrap();
     server.etcdctl(&["auth", "enable"]).unwrap();
     assert_eq!(commit(&*store, &a, &held, 1).await.unwrap(), saved(2));
     assert!(is_kept(&keep(&*store, &a, &held).await));
 }
 
-/// A password for a server that asks for none is not needed, and not wrong.
+/// A password for a server without authentication is unnecessary, but not an error.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_password_that_nobody_asks_for_does_no_harm() {
     let server = server();

@@ -1,12 +1,12 @@
-//! A store is adopted while its members go on.
+//! Adopting a store while its members are active.
 
 use tenure_core::store::{Adopt, ClaimRequest, KeptAlive};
 use tenure_core::{DutyKey, Epoch, GroupName};
 
 use super::kit::*;
 
-/// A member of an early group joins again while a late group is still looked at: it must not be
-/// granted what the late group had already.
+/// A member of an early group joins again while a late group is still being read: it must not be
+/// granted an epoch that the late group already had.
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_joins_again_is_granted_above_the_floor() {
     let server = server();

@@ -1,11 +1,11 @@
-//! etcd takes 128 operations in one transaction, and 1.5 MiB.
+//! Limits of one etcd transaction: 128 operations and 1.5 MiB.
 
 use tenure_core::Document;
 use tenure_core::store::{Claimed, Commit, Committed, HoldFate, KeptAlive, Released};
 
 use super::kit::*;
 
-/// One transaction could not hold them, and one outcome for all would hide who holds what.
+/// One transaction could not hold them, and a single outcome for all would hide who holds what.
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_thousand_claims_have_outcomes_of_their_own() {
     let server = server();
@@ -38,7 +38,7 @@ async fn ten_thousand_claims_have_outcomes_of_their_own() {
     assert!(released.iter().all(|released| *released == Released::Freed));
 }
 
-/// Twenty of the largest documents are ten times what one request may hold.
+/// Twenty of the largest documents are ten times the size limit of a request.
 #[tokio::test(flavor = "multi_thread")]
 async fn large_documents_are_committed_in_parts() {
     let server = server();

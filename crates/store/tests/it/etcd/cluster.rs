@@ -1,4 +1,4 @@
-//! Three members, and one of them dies.
+//! A cluster of three members, one of which fails.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -15,7 +15,7 @@ fn three() -> Server {
     start(EtcdOptions { members: 3, ..EtcdOptions::default() })
 }
 
-/// The new leader extends all leases: a hold may last longer, and never ends early.
+/// A new leader extends all leases: a hold may last longer, but never ends early.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hold_stands_while_its_leader_is_killed() {
     let server = three();
@@ -27,9 +27,9 @@ async fn a_hold_stands_while_its_leader_is_killed() {
     let leader = server.leader().unwrap();
     server.kill(leader).unwrap();
     let start = BootClock.now();
-    // Longer than the TTL: only a lease that was kept alive through the others is still there.
+    // Longer than the TTL: only a lease that other members kept alive still exists.
     while BootClock.now().since(start) < Duration::from_secs(13) {
-        // While the others choose a leader, a call may find nobody.
+        // During the election a call may fail.
         let kept = store.keep_alive(&a, None, std::slice::from_ref(&held)).await;
         assert!(kept.as_ref().map_or(true, is_kept), "{kept:?}");
         let claimed = claim_all(&*other, &b, &[duty("d")]).await;
@@ -48,17 +48,17 @@ async fn a_hold_stands_while_its_leader_is_killed() {
     assert_eq!(commit(&*other, &b, &next, 2).await.unwrap(), saved(3));
 }
 
-/// A server that is frozen takes connections and never answers.
+/// A frozen server accepts connections and never answers.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_frozen_server_is_left_for_the_next() {
     let server = three();
     let store = open(&server).await;
     let a = join_for(&*store, "a", 10).await;
     let held = hold(&*store, &a, "d").await;
-    // The handle talks to the first address.
+    // The handle uses the first address.
     server.pause(0).unwrap();
     assert!(is_kept(&keep(&*store, &a, &held).await));
-    // On a slow machine nobody may know whether it happened: then it is read, and tried again.
+    // On a slow machine the outcome may be unknown: then the test reads and tries again.
     until("the commit", || async {
         match commit(&*store, &a, &held, 0).await {
             Ok(committed) => committed == saved(1) || panic!("{committed:?}"),
@@ -73,7 +73,7 @@ async fn a_frozen_server_is_left_for_the_next() {
     assert!(is_kept(&keep(&*store, &a, &held).await));
 }
 
-/// Without a majority nothing is promised, and every call ends.
+/// Without a majority no call succeeds, but every call ends.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_majority_every_call_ends() {
     let server = three();
@@ -97,7 +97,7 @@ async fn without_a_majority_every_call_ends() {
     .await;
 }
 
-/// What a member counts under this name.
+/// Returns the value of a member's metric.
 fn counted(server: &EtcdServer, member: usize, name: &str) -> u64 {
     let mut stream = TcpStream::connect(("127.0.0.1", server.port(member))).unwrap();
     stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
@@ -107,13 +107,13 @@ fn counted(server: &EtcdServer, member: usize, name: &str) -> u64 {
     line.expect("a counter").parse::<f64>().unwrap() as u64
 }
 
-/// How many reads the servers have done.
+/// Returns the number of reads that the servers have done.
 fn reads(server: &EtcdServer, members: usize) -> u64 {
     (0..members).map(|member| counted(server, member, "etcd_mvcc_range_total")).sum()
 }
 
-/// A leader that was frozen does not know at first that there is another one, and extends leases of
-/// which the other one knows nothing. Together with a look at the other one that is not enough.
+/// A leader that was frozen does not know of a new leader at first, and extends leases that the new
+/// one does not. Reading the session from the new leader does not make up for that.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_leader_of_the_past_extends_is_extended_again() {
     const RENEWED: &str = "etcd_debugging_lease_renewed_total";
@@ -121,7 +121,7 @@ async fn what_a_leader_of_the_past_extends_is_extended_again() {
     let server = start(EtcdOptions { members, proxied_peers, ..EtcdOptions::default() });
     let past = server.leader().unwrap();
     let others: Vec<usize> = (0..members).filter(|member| *member != past).collect();
-    // The handle asks the first address.
+    // The handle uses the first address.
     let mut hosts: Vec<String> = server.hosts().split(',').map(str::to_owned).collect();
     hosts.swap(0, past);
     let store = try_open(&format!("etcd://{}", hosts.join(","))).await.unwrap();
@@ -130,7 +130,7 @@ async fn what_a_leader_of_the_past_extends_is_extended_again() {
     assert!(is_kept(&keep(&*store, &a, &held).await));
     let before = counted(&server, past, RENEWED);
 
-    // Nothing that the others say of their new leader waits for the frozen one.
+    // Cuts the peer connections, so that no message of the election waits for the frozen member.
     (0..members).for_each(|member| server.cut_peers(member));
     server.pause(past).unwrap();
     others.iter().for_each(|member| server.restore_peers(*member).unwrap());
@@ -147,8 +147,8 @@ async fn what_a_leader_of_the_past_extends_is_extended_again() {
     assert!(by_others() > before_others, "only a leader of the past has extended the lease");
 }
 
-/// One member knows by itself that nothing was written. Of three, the one that answers may be
-/// behind: the session is looked at every time.
+/// A single member knows that nothing was written. With three, the answering member may be behind,
+/// so the session is read every time.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_keep_alive_looks_unless_one_member_has_written_nothing() {
     for members in [1, 3] {
@@ -156,7 +156,7 @@ async fn a_keep_alive_looks_unless_one_member_has_written_nothing() {
         let store = open(&server).await;
         let a = join(&*store, "a").await;
         let held = hold(&*store, &a, "d").await;
-        // The first opens the stream, the second finds out who is there.
+        // The first opens the stream, the second lists the members.
         for _ in 0..2 {
             assert!(is_kept(&keep(&*store, &a, &held).await));
         }
@@ -169,7 +169,7 @@ async fn a_keep_alive_looks_unless_one_member_has_written_nothing() {
             1 => assert_eq!(looks, 0),
             _ => assert!(looks >= 10, "{looks} looks"),
         }
-        // Whatever was written, it looks again.
+        // After any write, the session is read again.
         server.etcdctl(&["put", "elsewhere", "x"]).unwrap();
         let before = reads(&server, members);
         assert!(is_kept(&keep(&*store, &a, &held).await));

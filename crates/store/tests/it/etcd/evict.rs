@@ -1,4 +1,4 @@
-//! Who is out stays out, whatever it goes on doing; and what a lease takes along when it dies.
+//! Evictions stay in force whatever the evicted instance does; keys that end with a lease.
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -11,7 +11,7 @@ use testkit::EtcdServer;
 
 use super::kit::*;
 
-/// A lease is kept alive by whoever knows its number: an evicted member must not be able to.
+/// Any process that knows a lease's id can keep it alive: an evicted member must not be able to.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_evicted_member_ends_although_it_goes_on_asking() {
     let server = server();
@@ -30,7 +30,7 @@ async fn an_evicted_member_ends_although_it_goes_on_asking() {
     assert!(hold(&*store, &b, "d").await.epoch > held.epoch);
 }
 
-/// Commits run one after the other while somebody evicts: those after it must be fenced.
+/// Commits run while the instance is evicted: those after the eviction must be fenced.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_eviction_fences_the_commits_that_are_under_way() {
     let server = server();
@@ -59,7 +59,7 @@ async fn an_eviction_fences_the_commits_that_are_under_way() {
     assert_eq!(load(&*store, "d").await.unwrap().version.get(), last);
 }
 
-/// A checkpoint under the lease would be deleted with it.
+/// A checkpoint attached to the lease would be deleted with it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_checkpoint_is_untouched_when_the_lease_dies() {
     let server = server();
@@ -80,20 +80,20 @@ async fn a_checkpoint_is_untouched_when_the_lease_dies() {
     assert_eq!(commit(&*store, &b, &next, 1).await.unwrap(), saved(2));
 }
 
-/// The lease that a key hangs on, as etcd writes it.
+/// Returns the lease of a key, as etcd prints it.
 fn lease_of(server: &EtcdServer, key: &str) -> String {
     let fields = server.etcdctl(&["get", key, "-w", "fields"]).unwrap();
     let line = fields.lines().find_map(|line| line.strip_prefix("\"Lease\" : "));
     format!("{:x}", line.unwrap().parse::<u64>().unwrap())
 }
 
-/// A lease that is not the one of any handle.
+/// Grants a lease that no handle uses.
 fn other_lease(server: &EtcdServer) -> String {
     let granted = server.etcdctl(&["lease", "grant", "3600"]).unwrap();
     granted.split_whitespace().nth(1).unwrap().to_owned()
 }
 
-/// The first eviction is nearly forgotten when somebody evicts again.
+/// The record of the first eviction is about to expire when the instance is evicted again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_eviction_is_remembered_as_long_as_the_first() {
     let server = server();
@@ -109,7 +109,7 @@ async fn a_second_eviction_is_remembered_as_long_as_the_first() {
     assert_eq!(lease_of(&server, &key), memory);
 }
 
-/// Two weeks go by with keep-alives: the first memory of the nonce has ended, the session has not.
+/// After two weeks of keep-alives the first record of the nonce has expired, the session has not.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_nonce_of_a_long_session_is_spent_when_it_ends() {
     for how in ["keep-alive", "note", "close", "evict"] {
@@ -137,8 +137,7 @@ async fn the_nonce_of_a_long_session_is_spent_when_it_ends() {
     }
 }
 
-/// The last lease is granted some time before the session is moved to it, and keep-alives in
-/// between promise a whole TTL.
+/// Keep-alives between granting the last lease and moving the session to it promise a whole TTL.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_eviction_that_takes_long_breaks_no_promise() {
     let server = server();
@@ -146,17 +145,17 @@ async fn an_eviction_that_takes_long_breaks_no_promise() {
     let a = join_for(&*store, "a", 5).await;
     let held = hold(&*store, &a, "d").await;
     let b = join(&*store, "b").await;
-    // So that the evictor has its lease for memories, and the next one is the session's last.
+    // Makes the evictor grant its memory lease, so that the next new lease is the session's last.
     let nobody = InstanceId::new("nobody").unwrap();
     evictor.evict(&group(), &nobody, Evict::Now, &reason()).await.unwrap();
     let leases = || server.etcdctl(&["lease", "list"]).unwrap().lines().count();
     let before = leases();
     let (group, reason) = (group(), reason());
-    // However slow the machine is, the session is alive when it comes to that.
+    // Extends the session, so that it is alive at this point even on a slow machine.
     assert!(is_kept(&keep(&*store, &a, &held).await));
     let mut evicting = pin!(evictor.evict(&group, &a.instance, Evict::AtTtl, &reason));
     let mut context = Context::from_waker(Waker::noop());
-    // A step that has asked for the lease must not be followed by another one, which would go on.
+    // After it has requested the lease, the eviction must not be polled, or it would continue.
     let mut asked_for_it = false;
     while !asked_for_it {
         let polled = evicting.as_mut().poll(&mut context);
@@ -164,7 +163,7 @@ async fn an_eviction_that_takes_long_breaks_no_promise() {
         assert!(is_kept(&keep(&*store, &a, &held).await));
         asked_for_it = (0..10).any(|_| leases() != before);
     }
-    // It gets no time for four seconds, while the session is kept alive.
+    // The eviction is not polled for four seconds, while the session is kept alive.
     let (start, mut promised) = (BootClock.now(), BootClock.now());
     while BootClock.now().since(start) < Duration::from_secs(4) {
         promised = BootClock.now();

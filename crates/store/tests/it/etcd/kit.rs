@@ -1,4 +1,4 @@
-//! What these tests share.
+//! Shared helpers of these tests.
 
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
@@ -16,12 +16,12 @@ use tenure_core::{
 use tenure_store::{BootClock, IfAbsent, StoreUrl};
 use testkit::{EtcdOptions, EtcdServer};
 
-/// The group that all tests use; each has a server of its own.
+/// The group of all tests; each test has a server of its own.
 pub const GROUP: &str = "poll";
 
 static LAST: AtomicU64 = AtomicU64::new(0);
 
-/// Different in every call of this process, which is all that private servers see.
+/// Returns a number unique within this process, which suffices for private servers.
 pub fn unique() -> u128 {
     u128::from(LAST.fetch_add(1, Ordering::Relaxed)) << 80 | u128::from(std::process::id())
 }
@@ -30,9 +30,9 @@ pub fn server() -> Server {
     start(EtcdOptions::default())
 }
 
-/// A private server, or several of them, and the turn to have one.
+/// One or more private servers, and the turn that limits their number.
 pub struct Server {
-    // Ends before the turn is over.
+    // Dropped before the turn.
     etcd: EtcdServer,
     _turn: Turn,
 }
@@ -56,8 +56,8 @@ impl DerefMut for Server {
     }
 }
 
-/// etcd flushes each write: on a busy machine four of them answer too late. So many tests have one
-/// at a time, however many tests run.
+/// Maximum number of tests with servers at a time. etcd flushes each write, so on a busy machine
+/// four servers answer too late.
 const AT_ONCE: usize = 2;
 static TAKEN: Mutex<usize> = Mutex::new(0);
 static GIVEN_BACK: Condvar = Condvar::new();
@@ -66,7 +66,7 @@ thread_local!(static HERE: Cell<usize> = const { Cell::new(0) });
 struct Turn;
 
 impl Turn {
-    /// Waits for a turn. A test that has one needs no other: two could wait for each other.
+    /// Waits for a turn. A test takes only one: two tests that need two could block each other.
     fn wait() -> Self {
         HERE.set(HERE.get() + 1);
         if HERE.get() == 1 {
@@ -195,7 +195,7 @@ pub fn is_kept(kept: &KeptAlive) -> bool {
     matches!(kept, KeptAlive::Kept { holds, .. } if holds[..] == [HoldFate::Kept])
 }
 
-/// What became of a call that said `Refused` with this code.
+/// Returns the code of a `Refused` error.
 pub fn refused<T>(answer: Result<T, StoreError>) -> Option<Code> {
     match answer {
         Err(StoreError::Refused(problem)) => Some(problem.code),
@@ -203,7 +203,7 @@ pub fn refused<T>(answer: Result<T, StoreError>) -> Option<Code> {
     }
 }
 
-/// Polls until `holds`, for what a server does by itself; fails after a minute.
+/// Polls until `holds`, for changes that a server makes by itself; fails after a minute.
 pub async fn until<F: Future<Output = bool>>(what: &str, mut holds: impl FnMut() -> F) {
     let start = BootClock.now();
     while !holds().await {

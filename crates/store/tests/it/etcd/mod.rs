@@ -1,4 +1,4 @@
-//! etcd: what a cluster can lose, how it can fail, and who may use it.
+//! etcd: data loss, failures and access control.
 
 mod access;
 mod adopt;

@@ -1,4 +1,4 @@
-//! A database that has no room left refuses writes, and must not end anybody's session by that.
+//! A full database refuses writes, but must not end any session.
 
 use tenure_core::Code;
 use tenure_core::store::Closed;
@@ -38,7 +38,7 @@ async fn a_full_database_refuses_commits_and_keeps_sessions() {
     };
     assert_eq!((fact("alarms").as_str(), fact("quota_percent").as_str()), ("nospace", "100"));
 
-    // It can leave, too: deleting takes no room.
+    // A session can be closed, too: deleting needs no space.
     assert_eq!(store.close_session(&a, &reason()).await.unwrap(), Closed::Closed);
     assert!(store.members(&group()).await.unwrap().is_empty());
 }

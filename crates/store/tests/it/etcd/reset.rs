@@ -1,4 +1,4 @@
-//! A store that lost its state, and one that was adopted.
+//! A store that lost its state, and a store that was adopted.
 
 use tenure_core::store::{
     Adopt, ClaimRequest, Claimed, Committed, Forgotten, KeptAlive, Retention,
@@ -7,7 +7,7 @@ use tenure_core::{Code, Epoch, StoreError};
 
 use super::kit::*;
 
-/// Nothing in an empty etcd knows the epochs of before; the handle does.
+/// An empty etcd does not know the earlier epochs; the handle does.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wiped_store_says_so_and_grants_no_old_epoch() {
     let server = server();
@@ -28,7 +28,7 @@ async fn a_wiped_store_says_so_and_grants_no_old_epoch() {
     assert!(hold(&*store, &wish.session(), "d").await.epoch > last.epoch);
 }
 
-/// Everybody of before is out at once, and grants go on above what there was, everywhere.
+/// Every earlier session ends at once, and every group grants epochs above all earlier ones.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_adoption_ends_sessions_and_raises_every_epoch() {
     let server = server();
@@ -69,7 +69,7 @@ async fn a_duty_is_forgotten_whole_and_only_when_it_is_free() {
     assert!(hold(&*store, &a, "other").await.epoch > held.epoch);
 }
 
-/// A claim that has read the floor before somebody forgot a duty must not be granted below it.
+/// A claim that read the floor before a duty was forgotten must not be granted an epoch below it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_forgotten_epoch_never_comes_back() {
     let server = server();
@@ -87,7 +87,7 @@ async fn a_forgotten_epoch_never_comes_back() {
         assert!(matches!(forgotten.unwrap()[..], [Forgotten::Forgotten { .. }]));
         claimed.unwrap();
     }
-    // In the order in which it happened: nothing after a forgetting is at or below its epoch.
+    // In order of occurrence: no epoch granted after a forgetting is at or below its epoch.
     let range = tenure_core::store::AuditRange::first(100_000);
     let mut floor = Epoch::ZERO;
     for entry in store.audit(&group(), range).await.unwrap() {
@@ -125,7 +125,7 @@ async fn what_is_kept_can_be_changed() {
     assert_eq!(keys.unwrap().lines().filter(|line| !line.is_empty()).count(), 3);
 }
 
-/// What nobody cuts fills the database.
+/// An untrimmed trail would fill the database.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_audit_trail_is_cut_while_a_store_is_open() {
     let server = server();
@@ -138,17 +138,17 @@ async fn the_audit_trail_is_cut_while_a_store_is_open() {
     claim_all(&*store, &a, &duties(3_000)).await.unwrap();
     let range = tenure_core::store::AuditRange::first(100_000);
     let entries = store.audit(&group(), range).await.unwrap();
-    // A cut comes after the batch that made it due.
+    // The trail is trimmed after the batch that made it due.
     assert!((900..=4_100).contains(&entries.len()), "{}", entries.len());
-    // The newest are kept: they are all grants of the second round.
+    // The newest entries are kept: they are all grants of the second round.
     let newest = entries.iter().rev().take(900);
     assert!(newest.clone().all(|entry| entry.epoch.map(Epoch::get) == Some(2)));
-    // And cut exactly when somebody says how much is kept.
+    // Setting the retention trims exactly.
     store.retain(Retention { history_slots: 32, audit_kept: 1_000 }).await.unwrap();
     assert_eq!(store.audit(&group(), range).await.unwrap().len(), 1_000);
 }
 
-/// Each process counts for itself, and none of these lives to count far.
+/// Each handle counts for itself, and none of these writes enough to reach the limit from zero.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_audit_trail_of_short_lives_is_cut_too() {
     let server = server();
@@ -166,7 +166,7 @@ async fn the_audit_trail_of_short_lives_is_cut_too() {
     assert!(kept < written / 8, "{kept} of {written}");
 }
 
-/// A store of a newer version is left alone.
+/// A store of a newer version is not touched.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_newer_store_is_refused() {
     let server = server();

@@ -1,4 +1,4 @@
-//! What a cluster says of itself.
+//! Survey of a cluster.
 
 use testkit::EtcdOptions;
 
@@ -7,7 +7,7 @@ use super::kit::*;
 #[tokio::test(flavor = "multi_thread")]
 async fn a_survey_counts_members_and_revisions() {
     let server = start(EtcdOptions { members: 3, ..EtcdOptions::default() });
-    // One address is enough to find the others.
+    // One address suffices to find the other members.
     let store = try_open(&format!("etcd://127.0.0.1:{}", server.port(0))).await.unwrap();
     let facts = || async {
         let survey = store.survey().await.unwrap();

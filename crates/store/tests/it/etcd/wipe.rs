@@ -1,4 +1,4 @@
-//! An etcd that was emptied under handles that knew it: no epoch of before is granted again.
+//! An etcd wiped under open handles: no earlier epoch is granted again.
 
 use tenure_core::store::{ClaimRequest, Claimed};
 use tenure_core::{Code, Epoch, Store};
@@ -11,7 +11,7 @@ fn wipe(server: &EtcdServer) {
     server.etcdctl(&["del", "--prefix", ""]).unwrap();
 }
 
-/// Notices the loss, goes on with the store that there is then, and claims.
+/// Gets the reset error, continues with the new store, and claims.
 async fn epoch_after(store: &dyn Store) -> Epoch {
     let wish = wish("after", 3600);
     assert_eq!(refused(store.open_session(&wish).await), Some(Code::Reset));
@@ -25,7 +25,7 @@ async fn hold_above(store: &dyn Store, floor: u64) -> tenure_core::Hold {
     granted(store.claim(&a, &[want], &reason()).await.unwrap().remove(0))
 }
 
-/// The one that makes the store anew has seen none of the epochs.
+/// The handle that creates the new store has seen none of the epochs.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_handle_that_saw_nothing_goes_on_above_the_epochs_of_others() {
     let server = server();
@@ -36,7 +36,7 @@ async fn a_handle_that_saw_nothing_goes_on_above_the_epochs_of_others() {
     assert!(again > last.epoch, "{again} after {}", last.epoch);
 }
 
-/// A new process makes the store anew, and knows of nothing; whoever does raises its floor.
+/// A new process recreates the store; a handle that has seen higher epochs raises its floor.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_handle_that_knows_more_raises_the_floor_of_the_new_store() {
     let server = server();
@@ -53,8 +53,7 @@ async fn a_handle_that_knows_more_raises_the_floor_of_the_new_store() {
     assert!(again > last.epoch, "{again} after {}", last.epoch);
 }
 
-/// A grant is not the only way to hear of an epoch. Here the clock is of no help: the epochs are
-/// above it.
+/// A handle learns of epochs not only by grants. The epochs are above the clock, which cannot help.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_epoch_that_a_handle_was_told_of_counts() {
     const ABOVE_CLOCKS: u64 = 1 << 52;
@@ -81,13 +80,13 @@ async fn every_epoch_that_a_handle_was_told_of_counts() {
         }
         wipe(&server);
         let again = epoch_after(&*two).await;
-        // A floor was never granted itself.
+        // A floor itself was never granted.
         assert!(again.get() > ABOVE_CLOCKS, "{how}: {again}");
         assert!(how == "floor" || again > held.epoch, "{how}: {again}");
     }
 }
 
-/// Who was told to make no store does not make one later.
+/// A handle opened with `IfAbsent::Refuse` does not create a store later.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_handle_that_must_not_create_does_not_create_a_lost_store() {
     let server = server();

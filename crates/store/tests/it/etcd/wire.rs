@@ -1,4 +1,4 @@
-//! The wire breaks between question and answer.
+//! Connections that break between request and response.
 
 use tenure_core::store::Committed;
 use tenure_core::{Code, StoreError, Version};
@@ -6,7 +6,7 @@ use testkit::Proxy;
 
 use super::kit::*;
 
-/// What was sent has happened, and nobody was told; what is stored tells.
+/// The request took effect, but its answer was lost; the stored state shows it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_commit_without_an_answer_is_unknown_and_can_be_read() {
     let server = server();
@@ -28,7 +28,7 @@ async fn a_commit_without_an_answer_is_unknown_and_can_be_read() {
     assert_eq!(direct.history(&duty("d")).await.unwrap().len(), 1);
 }
 
-/// The second try of the same call finds what the first one did.
+/// The second attempt of a call finds the result of the first.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_answer_is_found_again_by_the_same_call() {
     let server = server();
@@ -36,7 +36,7 @@ async fn a_lost_answer_is_found_again_by_the_same_call() {
     let store = try_open(&format!("etcd://127.0.0.1:{}", proxy.port())).await.unwrap();
     let direct = open(&server).await;
     let a = join(&*store, "a").await;
-    // In the middle of many grants, answers get lost for a while.
+    // Answers are lost for a while in the middle of many grants.
     let all = duties(4_000);
     let losing = async {
         until("a grant", || async { !direct.holders(&group()).await.unwrap().is_empty() }).await;
@@ -60,7 +60,7 @@ async fn a_lost_answer_is_found_again_by_the_same_call() {
     assert_eq!(direct.history(&held.duty).await.unwrap().len(), 1);
 }
 
-/// Nothing listens: nothing was sent, so nothing has happened.
+/// Nothing listens, so nothing was sent and nothing happened.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_down_refuses_every_call() {
     let server = server();
@@ -68,7 +68,7 @@ async fn a_server_that_is_down_refuses_every_call() {
     let a = join(&*store, "a").await;
     let held = hold(&*store, &a, "d").await;
     server.kill(0).unwrap();
-    // The first request may still have gone into the connection of before; a read shows the end.
+    // The first request may still have used the old connection; a read detects its end.
     assert_eq!(refused(store.members(&group()).await), Some(Code::Unreachable));
     assert_eq!(refused(commit(&*store, &a, &held, 0).await), Some(Code::Unreachable));
     assert_eq!(refused(try_open(&server.url()).await), Some(Code::Unreachable));
@@ -77,7 +77,7 @@ async fn a_server_that_is_down_refuses_every_call() {
     assert!(is_kept(&keep(&*store, &a, &held).await));
 }
 
-/// A watcher hears of a server that came back, because it may have missed something.
+/// Reconnecting yields a hint, because the watch may have missed changes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_watch_that_was_cut_gives_a_hint_when_it_is_back() {
     let server = server();

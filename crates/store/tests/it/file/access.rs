@@ -1,4 +1,4 @@
-//! Who may read the files of a store, and under which names they may be opened.
+//! Permissions of a store's files, and the names under which it may be opened.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -14,7 +14,7 @@ fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().mode() & 0o777
 }
 
-/// A life that makes every kind of file.
+/// Writes every kind of file.
 async fn live(folder: &Path) {
     let store = open(folder).await;
     let player = Player::join(&store, "a", LONG).await;
@@ -30,7 +30,7 @@ async fn live(folder: &Path) {
     }
 }
 
-/// All files and folders in a folder and below it.
+/// Returns all files and folders in a folder, recursively.
 fn below(folder: &Path) -> Vec<std::path::PathBuf> {
     let mut paths = vec![folder.to_owned()];
     for entry in fs::read_dir(folder).unwrap() {
@@ -62,7 +62,7 @@ async fn a_cursor_keeps_who_may_read_it() {
         let path = folder.path().join("cursor.json");
         fs::write(&path, "{\"last_update_id\": 5}").unwrap();
         fs::set_permissions(&path, Permissions::from_mode(kept)).unwrap();
-        // What a crash left there does not decide.
+        // A file left by a crash does not determine the permissions.
         let left = folder.path().join("cursor.json.tenure-tmp");
         fs::write(&left, "{").unwrap();
         fs::set_permissions(&left, Permissions::from_mode(0o666)).unwrap();
@@ -83,7 +83,7 @@ async fn a_new_store_is_private_and_its_cursor_as_files_are() {
     is_private(folder.path());
 }
 
-/// Only who may give files away can see this; others keep their own.
+/// Requires the right to change the owner of a file; skipped without it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cursor_keeps_its_owner() {
     let folder = tempfile::tempdir().unwrap();
@@ -101,7 +101,7 @@ async fn a_cursor_keeps_its_owner() {
     }
 }
 
-/// Each name would have a lock of its own, and both would grant.
+/// Each name would have a separate lock, and both would grant.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hard_link_is_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -115,7 +115,7 @@ async fn a_hard_link_is_refused() {
             let error = try_open(folder).await.unwrap_err();
             refused(&error, Code::BadUrl);
             assert!(error.to_string().contains("hard links"), "{error}");
-            // Looking is no harm, but goes no further.
+            // Reading is harmless; changes are refused.
             let looking = look(folder).await.unwrap();
             let wish = crate::player::wish("a", LONG);
             refused(&looking.open_session(&wish).await.unwrap_err(), Code::BadUrl);
@@ -125,7 +125,7 @@ async fn a_hard_link_is_refused() {
     open(&one).await;
 }
 
-/// The cursor of another duty is under the lock of its store.
+/// The cursor of another duty is protected by the lock of its store.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_partition_is_no_store_of_its_own() {
     let folder = tempfile::tempdir().unwrap();
@@ -144,7 +144,7 @@ async fn a_partition_is_no_store_of_its_own() {
         assert!(error.to_string().contains("cursor.json.tenure"), "{error}");
     }
     assert_eq!(super::names(folder.path()), before);
-    // Without such a store it is a name as any other.
+    // Without such a store the name has no special meaning.
     let alone = tempfile::tempdir().unwrap();
     let path = alone.path().join("cursor.json.partition-p");
     FileStore::open(FileSettings { path, ..settings(alone.path()) }).await.unwrap();

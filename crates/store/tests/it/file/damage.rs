@@ -1,4 +1,4 @@
-//! Files that cannot be read: kept, named, and never taken for nothing.
+//! Unreadable files: kept and reported, never treated as empty.
 
 use std::fs;
 use std::path::Path;
@@ -30,7 +30,7 @@ fn damages(whole: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// Each time, by each process, until an operator acts.
+/// The error repeats, in each process, until an operator acts.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_damaged_cursor_is_kept_aside_and_named() {
     let folder = tempfile::tempdir().unwrap();
@@ -51,7 +51,7 @@ async fn a_damaged_cursor_is_kept_aside_and_named() {
             }
             assert_eq!(fs::read(&aside).unwrap(), bytes, "{what}");
             assert!(!path.exists());
-            // What is not the cursor goes on: the duty is listed, its history can be read.
+            // Everything but the cursor works: the duty is listed, its history can be read.
             let group = GroupName::new("g").unwrap();
             assert_eq!(store.holders(&group).await.unwrap().len(), 1);
             assert_eq!(store.history(&duty("main")).await.unwrap().len(), 2);
@@ -61,7 +61,7 @@ async fn a_damaged_cursor_is_kept_aside_and_named() {
             let error = player.try_commit(&hold, 2, "{}").await.unwrap_err();
             refused(&error, Code::Damaged);
         }
-        // The operator puts the newest of the history back.
+        // The operator restores the newest checkpoint of the history.
         fs::copy(folder.path().join("cursor.json.tenure/history/g+main/2.json"), &path).unwrap();
         let store = open(folder.path()).await;
         let seen = load(&store, "main").await.unwrap();
@@ -85,7 +85,7 @@ async fn a_cursor_edited_by_hand_is_taken_once_our_member_is_cut_out() {
     );
 }
 
-/// A damaged file that was never ours: looking leaves it where it is, opening keeps it aside.
+/// A damaged file that Tenure never wrote: reading leaves it in place, opening moves it aside.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_damaged_plain_cursor_does_not_start_from_nothing() {
     let folder = tempfile::tempdir().unwrap();
@@ -100,7 +100,7 @@ async fn a_damaged_plain_cursor_does_not_start_from_nothing() {
         assert!(folder.path().join("cursor.json.corrupt-1").exists());
         assert!(!folder.path().join("cursor.json.corrupt-2").exists());
     }
-    // Giving it up is said in so many words; the damaged file stays.
+    // Giving up the cursor requires `forget`; the damaged file stays.
     let store = open(folder.path()).await;
     let forgotten = store.forget(&[duty("main")], &reason()).await.unwrap();
     assert!(matches!(forgotten[0], Forgotten::Forgotten { .. }), "{forgotten:?}");
@@ -151,7 +151,7 @@ async fn refuses_all(folder: &Path) -> StoreError {
     error
 }
 
-/// Without the epochs of before, nothing is granted until an operator gives a floor.
+/// If the epochs are lost, nothing is granted until an operator sets a floor.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_group_whose_state_is_damaged_waits_for_an_operator() {
     for remove in [false, true] {
@@ -223,8 +223,8 @@ async fn a_damaged_audit_trail_is_kept_aside_and_told_once() {
     assert!(!left.is_empty() && left.len() < 10, "{}", left.len());
 }
 
-/// An operator puts a checkpoint of before in the place of the cursor: it is the newest one now, no
-/// version is given twice, and the history keeps what it had.
+/// An operator restores an earlier checkpoint as the cursor: it becomes the newest one, no version
+/// is reused, and the history is unchanged.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_checkpoint_that_is_put_back_is_a_new_version() {
     let text = |n: u64| format!("{{\"last_update_id\": {n}}}");
@@ -265,7 +265,7 @@ async fn a_checkpoint_that_is_put_back_is_a_new_version() {
     }
 }
 
-/// What could not be removed of a forgotten duty is not the history of a new one of its name.
+/// Leftover files of a forgotten duty are not the history of a new duty of the same name.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plain_cursor_does_not_inherit_from_a_forgotten_duty() {
     let folder = tempfile::tempdir().unwrap();
@@ -276,7 +276,7 @@ async fn a_plain_cursor_does_not_inherit_from_a_forgotten_duty() {
         player.commit(&hold, version, "{}").await;
     }
     player.release(&hold).await;
-    // It cannot be removed as a file is, and comes before the others.
+    // A folder, so it cannot be removed as a file is; it sorts before the others.
     let stuck = folder.path().join("cursor.json.tenure/history/g+p/0");
     fs::create_dir(&stuck).unwrap();
     let error = store.forget(&[duty("p")], &reason()).await.unwrap_err();

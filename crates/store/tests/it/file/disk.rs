@@ -1,4 +1,4 @@
-//! A disk that is full, or that takes no writes.
+//! A disk that is full or read-only.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,11 +9,11 @@ use tenure_core::store::Claimed;
 use super::{load, open, refused, try_open};
 use crate::player::{LONG, Player, duty};
 
-/// A small file system of its own, so that it can be filled and made read-only.
+/// A small separate file system, so that it can be filled and made read-only.
 struct Mount<'a>(&'a Path);
 
 impl<'a> Mount<'a> {
-    /// `None` without the right to mount, except in CI, where nothing is skipped.
+    /// Returns `None` without the right to mount, except in CI, where nothing is skipped.
     fn new(at: &'a Path) -> Option<Self> {
         let mounted = run("mount", &["-t", "tmpfs", "-o", "size=1m", "tmpfs"], at);
         assert!(mounted || std::env::var_os("CI").is_none(), "cannot mount a tmpfs");

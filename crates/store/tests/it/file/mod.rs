@@ -33,7 +33,7 @@ async fn open(folder: &Path) -> Arc<dyn Store> {
     try_open(folder).await.unwrap()
 }
 
-/// As a command does that only looks.
+/// Opens the store as a read-only command does.
 async fn look(folder: &Path) -> Result<Arc<dyn Store>, StoreError> {
     let settings = FileSettings { if_absent: IfAbsent::Refuse, ..settings(folder) };
     Ok(Arc::new(FileStore::open(settings).await?))
@@ -49,7 +49,7 @@ fn refused(error: &StoreError, code: Code) {
     assert_eq!(error.code(), code, "{error}");
 }
 
-/// The names in a folder and below it, sorted.
+/// Returns the names in a folder, recursively and sorted.
 fn names(folder: &Path) -> Vec<String> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {

@@ -1,4 +1,4 @@
-//! A connector that keeps a plain `cursor.json`, before us and after us.
+//! A connector that keeps a plain `cursor.json`, before and after Tenure uses the file.
 
 use std::fs;
 use std::path::Path;
@@ -14,14 +14,14 @@ const TELEGRAM: &str = "{\"last_update_id\": 12345, \"last_updated_at\": \"2026-
 const GMAIL: &str =
     "{\n  \"history_id\": \"123\",\n  \"last_updated_at\": \"2026-02-15T10:00:00Z\"\n}\n";
 
-/// As the connector writes: another file, then renamed.
+/// Writes as the connector does: to another file, which is then renamed.
 fn v1_writes(folder: &Path, name: &str, text: &str) {
     let temp = folder.join("cursor.json.tmp");
     fs::write(&temp, text).unwrap();
     fs::rename(temp, folder.join(name)).unwrap();
 }
 
-/// As the connector reads: it picks its keys and does not look at others.
+/// Reads as the connector does: it reads its own key and ignores others.
 fn v1_reads(folder: &Path, name: &str, key: &str) -> Value {
     let text = fs::read_to_string(folder.join(name)).unwrap();
     serde_json::from_str::<Value>(&text).unwrap()[key].clone()
@@ -52,7 +52,7 @@ async fn looking_at_a_plain_file_writes_nothing() {
         holders.iter().map(|h| (h.duty.id.as_str(), h.epoch, h.holder.is_none())).collect();
     assert_eq!(seen, [("2", Some(Epoch::ZERO), true), ("main", Some(Epoch::ZERO), true)]);
     assert_eq!(names(folder.path()), ["cursor.json", "cursor.json.partition-2"]);
-    // The first change makes it a store of ours.
+    // The first change turns it into a Tenure store.
     let player = Player::join(&store, "a", LONG).await;
     let hold = player.hold("main").await;
     assert_eq!(hold.epoch.get(), 1);
@@ -75,13 +75,13 @@ async fn from_the_connector_to_us_and_back_and_again() {
         player.commit(&hold, 1, &ours).await;
         drop((player, store));
 
-        // Back: the connector reads its keys, goes on, and writes as it always did.
+        // Back: the connector reads its keys, continues, and writes as before.
         let number = v1_reads(folder.path(), name, key);
         assert!(number == json!(77745) || number == json!("777"), "{number}");
         let theirs = text.replace("123", "888");
         v1_writes(folder.path(), name, &theirs);
 
-        // And again: newer than what we had, under the epoch that we knew, the same at each look.
+        // And again: a newer version under the known epoch, the same at each read.
         for _ in 0..2 {
             let store = open(folder.path()).await;
             let seen = load(&store, id).await.unwrap();
@@ -104,7 +104,7 @@ async fn from_the_connector_to_us_and_back_and_again() {
     }
 }
 
-/// A connector that was forgotten and still runs: we do not overwrite what it wrote.
+/// A connector that was left running: the store does not overwrite what it wrote.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connector_that_still_writes_is_noticed() {
     let folder = tempfile::tempdir().unwrap();
@@ -121,7 +121,7 @@ async fn a_connector_that_still_writes_is_noticed() {
     assert_eq!(load(&store, "main").await.unwrap().version.get(), 3);
 }
 
-/// The bytes of the file are the bytes of the document, and one member more.
+/// The file has the bytes of the document and one more member.
 #[tokio::test(flavor = "multi_thread")]
 async fn cutting_our_member_out_gives_the_payload_back() {
     let folder = tempfile::tempdir().unwrap();

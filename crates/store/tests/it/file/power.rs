@@ -1,4 +1,4 @@
-//! The power goes, at every step, with every luck.
+//! Power cuts at every step, with random outcomes.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -22,7 +22,7 @@ fn new_disk() -> Arc<SimulatedDisk> {
     Arc::new(SimulatedDisk::new(Path::new(FOLDER)))
 }
 
-/// How many calls were answered before the disk failed, and how many were begun.
+/// Returns how many calls were answered before the disk failed, and how many were begun.
 async fn play(disk: &Arc<SimulatedDisk>) -> (usize, usize) {
     let Ok(store) = open(disk).await else { return (0, 0) };
     let mut caller = Caller::new(store);
@@ -59,7 +59,7 @@ async fn what_was_answered_survives_a_power_cut_at_any_step() {
             let seed = cut << 32 | seed;
             let mut after = Arc::new(disk.after_power_cut(seed));
             if seed % 3 == 0 {
-                // It goes again while the store is being opened.
+                // The power fails again while the store is being opened.
                 after.off_at(after.steps() + 1 + seed % 5);
                 let _ = open(&after).await;
                 after = Arc::new(after.after_power_cut(seed));
@@ -71,7 +71,7 @@ async fn what_was_answered_survives_a_power_cut_at_any_step() {
     }
 }
 
-/// A step of the disk that fails: what is refused has not happened, and all goes on after it.
+/// A failing step of the disk: refused calls have not happened, and later calls work.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_refused_has_not_happened() {
     let steps = steps_of_a_life().await;
@@ -108,7 +108,7 @@ async fn what_is_refused_has_not_happened() {
     assert!(unknown > 0, "no step was ever uncertain");
 }
 
-/// Who opens the store after a crash must not see what a power cut could still take away.
+/// Opening the store after a crash must not return data that a later power cut could take away.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_seen_after_a_crash_stays() {
     let steps = steps_of_a_life().await;

@@ -1,4 +1,4 @@
-//! Two processes, and one that is killed.
+//! Two processes, one of which is killed.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::player::{LONG, Player};
 const FOLDER: &str = "TENURE_TEST_FILE_FOLDER";
 const STEP: &str = "TENURE_TEST_FILE_STEP";
 
-/// This program again, as another process that runs `part`.
+/// Starts this program as another process that runs `part`.
 fn spawn(part: &str, folder: &Path, step: u64) -> (Child, BufReader<ChildStdout>) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", part, "--nocapture", "--test-threads=1"])
@@ -31,14 +31,14 @@ fn spawn(part: &str, folder: &Path, step: u64) -> (Child, BufReader<ChildStdout>
     (child, stdout)
 }
 
-/// The folder that this process was started for; `None` in the process of the tests themselves.
+/// Returns the folder that this process was started for; `None` in the test process itself.
 fn part() -> Option<(FileSettings, u64)> {
     let folder = std::env::var_os(FOLDER)?;
     let step = std::env::var(STEP).unwrap().parse().unwrap();
     Some((settings(Path::new(&folder)), step))
 }
 
-/// A part, not a test: opens the store, says so, and keeps it open until standard input closes.
+/// A part, not a test: opens the store, reports it, and keeps it open until standard input closes.
 #[tokio::test(flavor = "multi_thread")]
 async fn part_that_holds() {
     let Some((settings, _)) = part() else { return };
@@ -50,7 +50,7 @@ async fn part_that_holds() {
     let _ = std::io::stdin().read_line(&mut String::new());
 }
 
-/// A part, not a test: makes the calls of the script on a disk that kills it.
+/// A part, not a test: makes the calls of the script on a disk that kills the process.
 #[tokio::test(flavor = "multi_thread")]
 async fn part_that_is_killed() {
     let Some((settings, step)) = part() else { return };
@@ -76,7 +76,7 @@ async fn a_second_process_is_refused_until_the_first_is_killed() {
     assert!(error.to_string().contains("cursor.json.tenure/lock"), "{error}");
     child.kill().unwrap();
     child.wait().unwrap();
-    // Nobody waits for a TTL: the lock proves that the process is dead.
+    // No wait for a TTL: the lock proves that the process is dead.
     let store = open(folder.path()).await;
     let player = Player::join(&store, "b", LONG).await;
     let hold = player.hold("main").await;
@@ -84,7 +84,7 @@ async fn a_second_process_is_refused_until_the_first_is_killed() {
     player.commit(&hold, 1, "{\"last_update_id\": 2}").await;
 }
 
-/// A store that a process opened twice is in use, too.
+/// A second opening within one process counts as in use as well.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_opening_in_one_process_is_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -94,7 +94,7 @@ async fn a_second_opening_in_one_process_is_refused() {
     open(folder.path()).await;
 }
 
-/// A program that the holder starts does not keep the lock when the holder is gone.
+/// A program started by the holder does not keep the lock after the holder has ended.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_lock_is_not_inherited() {
     let folder = tempfile::tempdir().unwrap();
@@ -106,7 +106,7 @@ async fn the_lock_is_not_inherited() {
     child.wait().unwrap();
 }
 
-/// Killed at every step of the disk, one after the other, from the first file on.
+/// The process is killed at each step of the disk in turn, beginning with the first file.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kill_between_any_two_steps_loses_nothing() {
     let script = script::all();
@@ -120,7 +120,7 @@ async fn a_kill_between_any_two_steps_loses_nothing() {
         let count = |word: &str| lines.iter().filter(|line| *line == word).count();
         let (done, begun) = (count("done"), count("begun"));
         if step == 0 {
-            // The first one lives and tells how many steps there are.
+            // The first process is not killed and reports the number of steps.
             let told = lines.iter().find_map(|line| line.strip_prefix("steps "));
             steps = told.unwrap().parse().unwrap();
             assert!(status.success() && steps > 100, "{steps}");

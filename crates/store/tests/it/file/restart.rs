@@ -1,4 +1,4 @@
-//! The store is closed and opened again.
+//! Closing and reopening a store.
 
 use tenure_core::guarantee::Fact;
 use tenure_core::store::{
@@ -43,7 +43,7 @@ async fn everything_but_sessions_survives_a_restart() {
     assert_eq!(second.group_document(&group()).await.unwrap().document, document);
     assert_eq!(second.audit(&group(), AuditRange::first(100)).await.unwrap(), audit);
     assert_eq!(second.groups().await.unwrap(), [group()]);
-    // The session of before is over, its nonce is spent, and what it still sends is fenced.
+    // The earlier session has ended, its nonce is spent, and its later calls are fenced.
     let old = Player { store: second.clone(), session: session.clone() };
     assert!(!old.keeps(&hold).await);
     let late = old.commit(&hold, 3, "late").await;
@@ -109,7 +109,7 @@ async fn a_url_names_the_file_and_its_duty() {
     player.commit(&hold, 0, "{}").await;
     assert!(path.exists());
     drop((player, store));
-    // The store remembers its duty; another one is a mistake that must not make a second cursor.
+    // The store remembers its duty; opening it with another one must not create a second cursor.
     let store = url("").open(IfAbsent::Refuse, 7).await.unwrap();
     assert!(store.load(&[bot]).await.unwrap()[0].is_some());
     drop(store);
@@ -144,7 +144,7 @@ async fn what_is_forgotten_stays_forgotten_and_its_epochs_too() {
     let store = open(folder.path()).await;
     assert!(store.holders(&group()).await.unwrap().is_empty());
     assert_eq!(load(&store, "p").await, None);
-    // Somebody puts it back: it is there, whatever was forgotten, but not its epochs.
+    // The forgotten checkpoint's file is restored: it is read again, but no epoch is reused.
     drop(store);
     std::fs::write(folder.path().join("cursor.json.partition-p"), saved).unwrap();
     let store = open(folder.path()).await;
@@ -216,7 +216,7 @@ async fn a_link_is_followed_to_its_file() {
     let (data, links) = (folder.path().join("data"), folder.path().join("links"));
     std::fs::create_dir(&data).unwrap();
     std::fs::create_dir(&links).unwrap();
-    // The file is not there yet: the link leads to where it will be.
+    // The file does not exist yet: the link points to where it will be.
     std::os::unix::fs::symlink("../data/cursor.json", links.join("cursor.json")).unwrap();
     let store = open(&links).await;
     refused(&try_open(&data).await.unwrap_err(), Code::InUse);
@@ -253,7 +253,7 @@ async fn a_newer_format_is_refused() {
     refused(&try_open(folder.path()).await.unwrap_err(), Code::NewerSchema);
 }
 
-/// The settings alone say which duty the file is.
+/// Only the settings determine the duty of the file.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_default_duty_is_file_cursor() {
     let folder = tempfile::tempdir().unwrap();
@@ -266,8 +266,8 @@ async fn the_default_duty_is_file_cursor() {
     assert_eq!(stored.unwrap().document.as_bytes(), b"{\"last_update_id\": 5}");
 }
 
-/// A look becomes a store with the first change. If not all of it can be read then, the next change
-/// reads all of it again: epochs that were not read would be granted once more.
+/// The first change turns a read-only handle into a store. If that fails to read everything, the
+/// next change reads all of it again: epochs that were not read would be granted again.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_could_not_be_read_is_read_again() {
     let folder = tempfile::tempdir().unwrap();

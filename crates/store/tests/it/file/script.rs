@@ -1,4 +1,4 @@
-//! A fixed life of a store, and what must be true of it wherever it was interrupted.
+//! A fixed sequence of calls, and checks that must hold wherever it was interrupted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -34,7 +34,7 @@ const MANY: &[&str] = &[
     "q8", "q9", "r0", "r1", "r2", "r3", "r4", "r5", "r6", "r7", "r8", "r9", "s0", "s1", "s2", "s3",
 ];
 
-/// Every call that writes, each where it matters what came before.
+/// Returns every writing call, in an order in which earlier calls matter.
 pub fn all() -> Vec<Do> {
     use Do::*;
     let mut script = vec![
@@ -54,12 +54,12 @@ pub fn all() -> Vec<Do> {
         Commit("p", "{}"),
         Evict,
     ];
-    // Enough audit entries that they become lines, twice.
+    // Enough audit entries to be moved to the audit file, twice.
     script.extend([Claim(MANY), Release("m0"), Claim(&["m0"]), Close]);
     script
 }
 
-/// What a store must know after some of the calls.
+/// State that a store must have after some of the calls.
 #[derive(Clone, Debug, Default)]
 struct Known {
     opened: bool,
@@ -117,7 +117,7 @@ fn outcast() -> InstanceId {
     InstanceId::new("outcast").unwrap()
 }
 
-/// Who makes the calls.
+/// The caller of the script.
 pub struct Caller {
     store: Arc<dyn Store>,
     holds: BTreeMap<&'static str, Hold>,
@@ -129,7 +129,7 @@ impl Caller {
         Self { store, holds: BTreeMap::new(), known: Known::default() }
     }
 
-    /// Makes one call; an answer other than the one that must come is a failure.
+    /// Makes one call; an unexpected answer is a failure.
     pub async fn call(&mut self, call: &Do) -> Result<(), StoreError> {
         let session = wish().session();
         let mut after = self.known.clone();
@@ -185,8 +185,8 @@ impl Caller {
     }
 }
 
-/// Looks at a store that was opened again after `done` calls were answered and `begun` were begun:
-/// what was answered is there, what was not is there wholly or not at all, and life goes on.
+/// Checks a store that was reopened after `done` calls were answered and `begun` were begun:
+/// answered calls took effect, others took effect wholly or not at all, and new calls work.
 pub async fn check(store: &Arc<dyn Store>, script: &[Do], done: usize, begun: usize) {
     let (before, after) = (Known::after(&script[..done]), Known::after(&script[..begun]));
     let ids: BTreeSet<_> = after.epochs.keys().chain(before.epochs.keys()).copied().collect();
@@ -237,7 +237,7 @@ async fn group(store: &Arc<dyn Store>, known: [&Known; 2]) {
     }
 }
 
-/// The trail tells of every grant that was answered, and of none that was not made.
+/// The trail has every answered grant, and none that was not made.
 async fn trail(store: &Arc<dyn Store>, known: [&Known; 2]) {
     let entries = store.audit(&wish().group, AuditRange::first(10_000)).await.unwrap();
     assert!(entries.is_sorted_by(|a, b| a.seq < b.seq), "{entries:?}");
@@ -251,7 +251,7 @@ async fn trail(store: &Arc<dyn Store>, known: [&Known; 2]) {
     assert!(expected.contains(&granted), "{granted:?} is none of {expected:?}");
 }
 
-/// No epoch comes back, and a new holder works on from what is stored.
+/// No epoch is reused, and a new holder continues from the stored checkpoints.
 async fn goes_on(store: &Arc<dyn Store>, ids: &BTreeSet<&'static str>, known: [&Known; 2]) {
     let player = Player::join(store, "next", LONG).await;
     let name = wish().instance;

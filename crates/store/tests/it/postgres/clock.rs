@@ -16,7 +16,7 @@ fn faked() -> PostgresServer {
 }
 
 /// Forward: everything expires at once. The old holder is fenced, the epoch grows, and stepping
-/// back again revives nobody.
+/// back again revives no session.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_step_forward_ends_holds_for_good() {
     let server = faked();
@@ -35,7 +35,7 @@ async fn a_step_forward_ends_holds_for_good() {
     assert!(matches!(b.commit(&taken, 0, "fine").await, Committed::Saved(_)));
 }
 
-/// Back: a dead holder must not block its duty for the whole hour, only for its TTL.
+/// Back: a dead holder blocks its duty only for its TTL, not for the whole hour.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_step_back_does_not_stretch_a_ttl() {
     let server = faked();

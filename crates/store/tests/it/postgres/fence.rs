@@ -26,7 +26,7 @@ async fn nobody_is_granted_the_duty_while_an_effect_is_under_way() {
     effect.batch_execute(&place.sql("INSERT INTO tenure.effect VALUES ('a')")).await.unwrap();
     place.lapse(&a.session).await;
     assert!(matches!(b.claim("d").await, Claimed::HeldBy(_)));
-    // The holder's own keep-alive is not in the way either.
+    // The holder's own keep-alive does not block either.
     or_hang(a.keep_alive(&[])).await;
     effect.commit().await.unwrap();
     assert!(b.hold("d").await.epoch > hold.epoch);
@@ -47,14 +47,14 @@ async fn a_stale_holder_s_effect_cannot_be_committed() {
     let error = fence_in(&effect, &place.schema, &old).await.unwrap_err();
     assert!(matches!(&error, StoreError::Refused(_)), "{error}");
     assert_eq!(error.code(), Code::Fenced);
-    // Even a caller that does not look at the answer cannot get its effect through.
+    // Even a caller that ignores the error cannot commit its effect.
     let _ = effect.commit().await;
     let rows = client.query(&place.sql("SELECT * FROM tenure.effect"), &[]).await.unwrap();
     assert!(rows.is_empty());
 }
 
-/// The trap: a client that is paused inside a transaction sends nothing more, and no statement
-/// timeout fires while it is idle. The server must end it, or the duty stays blocked for ever.
+/// A client that is paused inside a transaction sends nothing more, and no statement timeout fires
+/// while it is idle. The server must end it, or the duty stays blocked forever.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_holder_paused_in_its_transaction_blocks_no_longer_than_its_ttl() {
     let Some(place) = Place::given() else { return };
@@ -66,8 +66,8 @@ async fn a_holder_paused_in_its_transaction_blocks_no_longer_than_its_ttl() {
     let effect = client.transaction().await.unwrap();
     fence_in(&effect, &place.schema, &hold).await.unwrap();
     effect.batch_execute(&place.sql("INSERT INTO tenure.effect VALUES ('a')")).await.unwrap();
-    // From here on the client does nothing: it is paused. Nobody claims, so it is the server that
-    // closes the connection.
+    // From here on the client does nothing: it is paused. No instance claims, so it is the server
+    // that closes the connection.
     let mut tick = tokio::time::interval(std::time::Duration::from_millis(20));
     let closed = async {
         while !effect.client().is_closed() {

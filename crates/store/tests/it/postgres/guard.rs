@@ -8,7 +8,7 @@ use tokio_postgres::{Client, Error, IsolationLevel};
 use super::Place;
 use crate::player::{LONG, Player, unique};
 
-/// Refused by a guard.
+/// The SQLSTATE of a write that a guard refuses.
 const NOT_ASSERTED: &str = "TN002";
 const INSERT: &str = "INSERT INTO tenure.effect VALUES (2, 'x')";
 
@@ -16,7 +16,7 @@ fn state(result: Result<(), Error>) -> Option<String> {
     result.err().map(|error| error.code().unwrap().code().to_owned())
 }
 
-/// What `fence()` sends.
+/// Returns the statement that `fence()` sends.
 fn assertion(place: &Place, hold: &Hold) -> String {
     let Hold { duty, epoch, instance, .. } = hold;
     place.sql(&format!("tenure.assert_hold('{duty}', {epoch}, '{instance}')"))
@@ -27,7 +27,7 @@ async fn rows(place: &Place) -> i64 {
     place.client().await.query_one(&count, &[]).await.unwrap().get(0)
 }
 
-/// A store with a guarded table.
+/// Opens a store and creates a guarded table.
 async fn guarded(place: &Place) -> (Player, Player, Client) {
     let store = place.open().await;
     let client = place.client().await;
@@ -37,7 +37,7 @@ async fn guarded(place: &Place) -> (Player, Player, Client) {
     (Player::join(&store, "a", LONG).await, Player::join(&store, "b", LONG).await, client)
 }
 
-/// Statements that assert a hold and undo it, each in its way.
+/// Statements that assert a hold and undo the assertion, in different ways.
 fn undone(way: &str, it: &str) -> String {
     match way {
         "savepoint" => format!("SAVEPOINT s; SELECT {it}; ROLLBACK TO SAVEPOINT s"),
@@ -46,13 +46,13 @@ fn undone(way: &str, it: &str) -> String {
              EXCEPTION WHEN raise_exception THEN NULL; END $$"
         ),
         "transaction" => format!("SELECT {it}; COMMIT; BEGIN"),
-        // By hand, and in force for the whole connection, as behind a pooler.
+        // Set by hand for the whole connection, as behind a pooler.
         _ => "SELECT set_config('tenure.fenced', '{1,g/setting,g}', false)".to_owned(),
     }
 }
 
-/// The hole that a guard closes: the lock goes with what was rolled back, somebody else is granted
-/// the duty, and the transaction goes on.
+/// The gap that a guard closes: the rollback releases the lock, another instance is granted the
+/// duty, and the transaction continues.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_effect_after_an_assertion_that_was_undone_is_refused() {
     let Some(place) = Place::given() else { return };
@@ -122,7 +122,7 @@ async fn every_way_to_change_a_guarded_table_needs_a_hold() {
         "DELETE FROM tenure.low",
         "TRUNCATE tenure.low",
     ];
-    // `COPY` adds a row that is there already: with a hold it comes that far.
+    // `COPY` inserts an existing row: with a hold it gets as far as that error.
     let (fine, there) = (None, Some("23505".to_owned()));
     for change in changes.map(|change| place.sql(change)) {
         let refused = state(client.batch_execute(&change).await);
@@ -132,7 +132,7 @@ async fn every_way_to_change_a_guarded_table_needs_a_hold() {
         assert_eq!(done, if change.starts_with("COPY") { there.clone() } else { fine.clone() });
         client.batch_execute("ROLLBACK").await.unwrap();
     }
-    // Without a hold: its owner alone, with everybody else kept out until the commit; or for good.
+    // Without a hold: only the table's owner, who locks out all others, or removes the guard.
     let trigger = format!("TRIGGER {}_guard", place.schema);
     let change = place.sql("UPDATE tenure.effect SET who = 'x'");
     let upkeep = format!(
@@ -147,7 +147,7 @@ async fn every_way_to_change_a_guarded_table_needs_a_hold() {
     client.batch_execute(&change).await.unwrap();
 }
 
-/// With several duties in one transaction, a table asks for its own.
+/// With several duties in one transaction, each table requires its own.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_table_can_be_guarded_for_one_duty_or_group() {
     let Some(place) = Place::given() else { return };
@@ -172,7 +172,7 @@ async fn a_table_can_be_guarded_for_one_duty_or_group() {
     }
 }
 
-/// An owner needs `USAGE` alone to guard a table, a writer nothing at all to be refused.
+/// An owner needs only `USAGE` to guard a table; a writer needs no rights to be refused.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_guard_needs_no_rights_on_the_tables_of_the_store() {
     let Some(place) = Place::given() else { return };
@@ -196,15 +196,15 @@ async fn a_guard_needs_no_rights_on_the_tables_of_the_store() {
     assert_eq!(state(client.batch_execute(&write).await).as_deref(), Some(NOT_ASSERTED));
 }
 
-/// How an assertion under an old hold is refused, by the isolation level of its transaction.
+/// Errors of an assertion under an old hold, per isolation level of its transaction.
 const REFUSED: [(IsolationLevel, Code); 3] = [
     (IsolationLevel::ReadCommitted, Code::Fenced),
     (IsolationLevel::RepeatableRead, Code::Busy),
     (IsolationLevel::Serializable, Code::Busy),
 ];
 
-/// A snapshot shows the hold as it was: the lock must be refused on a version that is not the
-/// newest, or a hold that was given up long ago would stand.
+/// A snapshot shows the hold as it was. Locking a version that is not the newest must fail, or a
+/// hold released long ago would be valid.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_snapshot_from_before_a_takeover_asserts_nothing() {
     let Some(place) = Place::given() else { return };
@@ -231,7 +231,7 @@ async fn a_snapshot_from_before_a_takeover_asserts_nothing() {
     }
 }
 
-/// Adopting a store ends sessions, which a snapshot still shows alive. So it changes each hold.
+/// Adopting ends sessions, which an older snapshot still shows as live, so it changes each hold.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_snapshot_from_before_an_adoption_asserts_nothing() {
     let Some(place) = Place::given() else { return };
@@ -246,7 +246,7 @@ async fn a_snapshot_from_before_an_adoption_asserts_nothing() {
     }
 }
 
-/// Undoes [`Place::lapse`], and what a takeover made of it.
+/// Undoes [`Place::lapse`] and the effects of a takeover.
 async fn return_session(place: &Place, player: &Player) {
     let sql = "UPDATE tenure.session SET ended = false, expires_at = clock_timestamp() + ttl";
     let sql = format!("{} WHERE nonce = '{}'", place.sql(sql), player.session.nonce);

@@ -1,4 +1,4 @@
-//! A role or database with another default isolation level than ours.
+//! A role or database whose default isolation level differs from Tenure's.
 
 use tenure_core::{Code, StoreError};
 use testkit::{Pgbouncer, PostgresOptions, PostgresServer};
@@ -10,7 +10,7 @@ use crate::player::{LONG, Player, or_hang};
 
 const LEVELS: [&str; 2] = ["repeatable read", "serializable"];
 
-/// With one snapshot for the whole claim it would not see what the keep-alive did meanwhile.
+/// With one snapshot for the whole claim, the claim would not see a concurrent keep-alive.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_sees_what_it_waited_for() {
     for isolation in LEVELS {
@@ -32,7 +32,7 @@ async fn starters_see_what_they_waited_for() {
     assert_eq!(opened.into_iter().collect::<Result<Vec<_>, StoreError>>().map(drop), Ok(()));
 }
 
-/// A pooler keeps us from setting defaults for the session.
+/// A pooler prevents setting defaults for the session.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_sees_what_it_waited_for_behind_a_transaction_pooler() {
     let server = PostgresServer::start(PostgresOptions::default()).unwrap();
@@ -45,7 +45,7 @@ async fn a_claim_sees_what_it_waited_for_behind_a_transaction_pooler() {
     let player = Player::join(&store, "p", LONG).await;
     let hold = player.hold("pooled").await;
     player.commit(&hold, 0, "x").await;
-    // A refusal leaves nothing behind on the connection.
+    // A refusal does not change the connection's settings.
     let client = place.client().await;
     let gone = place.sql("ALTER TABLE tenure.checkpoint RENAME TO gone");
     client.batch_execute(&gone).await.unwrap();
@@ -57,7 +57,7 @@ async fn a_claim_sees_what_it_waited_for_behind_a_transaction_pooler() {
     player.release(&hold).await;
 }
 
-/// Whoever calls it: a routine that would judge by an old snapshot refuses.
+/// A routine that would use an old snapshot refuses, for any caller.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_routine_refuses_a_snapshot_that_stands_still() {
     let Some(place) = Place::given() else { return };

@@ -9,13 +9,13 @@ use tokio_postgres::types::{ToSql, Type};
 use super::Place;
 use crate::player::{LONG, Player, or_hang, sql_files};
 
-/// Waits until a statement of this kind waits for a lock.
+/// Waits until a statement of this kind is blocked by a lock.
 pub(super) async fn until_waiting(client: &Client, needle: &str) {
     let waiting = "SELECT count(*) FROM pg_stat_activity
         WHERE wait_event_type = 'Lock' AND query LIKE '%' || $1 || '%'";
     let mut tick = tokio::time::interval(Duration::from_millis(5));
     let look = async {
-        // Without a name: a pooler may stand between.
+        // Without the application name, because a pooler may be in between.
         let count = async || {
             let rows = client.query_typed(waiting, &[(&needle, Type::TEXT)]).await.unwrap();
             rows[0].get::<_, i64>(0)
@@ -27,8 +27,8 @@ pub(super) async fn until_waiting(client: &Client, needle: &str) {
     or_hang(look).await;
 }
 
-/// The double grant: a keep-alive began before the expiry and commits after it; a claim comes in
-/// between and looks at the row as it was. It must wait for the lock, look again, and find it live.
+/// The double grant: a keep-alive began before the expiry and commits after it; a claim in between
+/// reads the old row. It must wait for the lock, read again, and find the session live.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_waits_for_a_keep_alive_that_began_in_time() {
     let Some(place) = Place::given() else { return };
@@ -43,7 +43,7 @@ pub(super) async fn claim_waits_for_keep_alive(place: &Place) {
     let keep_alive = slow.transaction().await.unwrap();
     let extend = place.sql("UPDATE tenure.session SET expires_at = clock_timestamp() + ttl");
     let extend = format!("{extend} WHERE nonce = '{}'", a.session.nonce);
-    // The row expires while the keep-alive is under way: outside it, the old row is what is seen.
+    // The row expires during the keep-alive: other transactions still see the old row.
     place.lapse(&a.session).await;
     keep_alive.batch_execute(&extend).await.unwrap();
     let claiming = {
@@ -57,8 +57,8 @@ pub(super) async fn claim_waits_for_keep_alive(place: &Place) {
     assert!(a.keeps(&hold).await);
 }
 
-/// The other order: the takeover has judged, so a keep-alive that waited for it must not revive
-/// the session, whatever the clock says by then.
+/// The reverse order: the takeover has ended the session, so a keep-alive that waited for it must
+/// not revive it, whatever the clock is by then.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_keep_alive_that_waited_for_a_takeover_finds_the_session_ended() {
     let Some(place) = Place::given() else { return };
@@ -75,7 +75,7 @@ async fn a_keep_alive_that_waited_for_a_takeover_finds_the_session_ended() {
     let parameters: [&(dyn ToSql + Sync); 4] = [&instance, &nonce, &vec!["d"], &vec![0_i64]];
     let outcome: String = takeover.query_one(&claim, &parameters).await.unwrap().get(0);
     assert_eq!(outcome, "granted");
-    // As seen by others the row has not changed yet; put its expiry back into the future there.
+    // Other transactions do not see that change yet; this one moves the expiry into the future.
     let keeping = {
         let (a, hold) = (a.clone(), hold.clone());
         tokio::spawn(async move { a.keeps(&hold).await })
@@ -91,8 +91,8 @@ async fn a_keep_alive_that_waited_for_a_takeover_finds_the_session_ended() {
     assert!(!a.keeps(&hold).await, "ended is final");
 }
 
-/// A hold that was locked when a claim looked is not granted by that claim, even if it comes free
-/// before the claim is through: somebody else may have been granted it meanwhile, under a session
+/// A claim does not grant a hold that was locked when it looked, even if the hold is released
+/// before the claim completes: another instance may have been granted it meanwhile, under a session
 /// that the claim's later statements do not see.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_claim_skipped_it_does_not_grant() {
@@ -103,7 +103,7 @@ async fn what_a_claim_skipped_it_does_not_grant() {
     dead.hold("aa").await;
     let held = x.hold("zz").await;
     place.lapse(&dead.session).await;
-    // X releases `zz`, slowly; somebody locks the dead session, so that A stops between its looks.
+    // X slowly releases `zz`; the dead session is locked, so A's claim stops between its reads.
     let (mut releasing, mut blocking) = (place.client().await, place.client().await);
     let release = releasing.transaction().await.unwrap();
     let sql = "SELECT outcome FROM tenure.hold_release('g', $1, $2::text::uuid, $3, $4, 'x')";
@@ -130,12 +130,12 @@ async fn what_a_claim_skipped_it_does_not_grant() {
     assert!(a.hold("zz").await.epoch > held.epoch);
 }
 
-/// The types of a single commit's parameters, where the server would guess others.
+/// Types of a single commit's parameters; without them the server infers others.
 const ONE: [Type; 7] =
     [Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT, Type::INT8, Type::BYTEA, Type::INT8];
 
-/// A commit that is under way keeps the duty until it is through; the takeover comes after it.
-/// True of the first commit of a duty, of the next ones, and of a batch.
+/// A commit in progress keeps the duty until it completes; the takeover follows. Tested for the
+/// first commit of a duty, later ones, and a batch.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_takeover_does_not_pass_a_commit_that_is_under_way() {
     let Some(place) = Place::given() else { return };
@@ -170,7 +170,7 @@ async fn a_takeover_does_not_pass_a_commit_that_is_under_way() {
         let rows = slow.query(&prepared, &parameters).await.unwrap();
         assert_eq!(rows.len(), 1, "{statement}");
         place.lapse(&a.session).await;
-        // The commit does not make the takeover wait either: it is answered at once.
+        // The commit does not block the takeover: its answer comes at once.
         let claimed = or_hang(b.claim(&id)).await;
         assert!(matches!(claimed, Claimed::HeldBy(_)), "{statement}: {claimed:?}");
         slow.commit().await.unwrap();

@@ -25,17 +25,17 @@ use tokio_postgres::{Client, NoTls};
 
 use crate::player::unique;
 
-/// A schema of its own on the server that the tests are given.
+/// A separate schema on the server given to the tests.
 #[derive(Clone)]
 pub struct Place {
     pub url: String,
     pub schema: String,
-    /// For the store's own connections, as a role or database would set it.
+    /// Default isolation level of the store's connections, as a role or database would set it.
     pub isolation: &'static str,
 }
 
 impl Place {
-    /// `None` on a machine without the server; in CI that is a failure.
+    /// Returns `None` on a machine without the server, except in CI, where that is a failure.
     pub fn given() -> Option<Self> {
         if let Ok(name) = std::env::var(Mutant::VARIABLE) {
             Mutant::turn_on(&name).unwrap();
@@ -65,19 +65,19 @@ impl Place {
         self.try_open().await.unwrap()
     }
 
-    /// A connection of the user's own.
+    /// Opens a connection of the user.
     pub async fn client(&self) -> Client {
         let (client, connection) = tokio_postgres::connect(&self.url, NoTls).await.unwrap();
         tokio::spawn(connection);
         client
     }
 
-    /// A statement written for the schema `tenure`.
+    /// Adapts a statement written for the schema `tenure`.
     pub fn sql(&self, sql: &str) -> String {
         sql.replace("tenure.", &format!("{}.", self.schema))
     }
 
-    /// Makes the server believe that a session's TTL is over.
+    /// Makes the server treat a session's TTL as over.
     async fn lapse(&self, session: &Session) {
         let sql =
             self.sql("UPDATE tenure.session SET expires_at = clock_timestamp() WHERE nonce = ");

@@ -1,4 +1,4 @@
-//! How long the nonce of a session is remembered.
+//! Retention of a session's nonce.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ impl Place {
         self.client().await.execute(&self.sql(sql), &[]).await.unwrap()
     }
 
-    /// More than a week goes by since every nonce was last spoken of.
+    /// Ages every nonce record by more than a week.
     async fn a_week_later(&self) {
         self.run("UPDATE tenure.spent SET used_at = used_at - interval '8 days'").await;
     }
 
-    /// The session of that name ended, more than a day ago.
+    /// Ends the session of that name more than a day ago.
     async fn end(&self, name: &str) {
         let sql = "UPDATE tenure.session SET expires_at = expires_at - interval '2 days'";
         assert_eq!(self.run(&format!("{sql} WHERE instance LIKE '{name}-%'")).await, 1);
@@ -38,8 +38,8 @@ async fn join(store: &Arc<dyn Store>, wish: &OpenSession) -> Player {
     Player { store: store.clone(), session: wish.session() }
 }
 
-/// The session lived for longer than nonces are remembered. Its holds were claimed by nobody since:
-/// opened with its nonce, they would stand again under their old epochs.
+/// The session lived longer than nonces are kept, and its holds were not claimed since. Opening it
+/// again with its nonce would make them valid under their old epochs.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_nonce_of_a_long_session_is_spent_when_it_ends() {
     let Some(place) = Place::given() else { return };
@@ -58,7 +58,7 @@ async fn the_nonce_of_a_long_session_is_spent_when_it_ends() {
         assert_eq!(a.keep_alive(std::slice::from_ref(&hold)).await, KeptAlive::Ended);
         let committed = a.commit(&hold, 1, "late").await;
         assert!(matches!(committed, Committed::Fenced { .. }), "{committed:?}");
-        // Who joins sweeps: the session first, and later what is not carried by it any more.
+        // Joining sweeps: first the session, later the nonce that no session row carries any more.
         Player::join(&store, "other", LONG).await;
         place.a_week_later().await;
     }
@@ -66,7 +66,7 @@ async fn the_nonce_of_a_long_session_is_spent_when_it_ends() {
     assert_eq!(place.count(rows).await, 1);
 }
 
-/// The row of the session is the memory, too: that of `spent` may have been lost before.
+/// The session's row also records the nonce, even if the row in `spent` was lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_nonce_of_a_session_that_is_still_there_is_spent() {
     let Some(place) = Place::given() else { return };
@@ -78,8 +78,8 @@ async fn the_nonce_of_a_session_that_is_still_there_is_spent() {
     assert_eq!(opened(&store, &first).await, Opened::Spent);
 }
 
-/// A week from the end of the session, not from its beginning: whether it is swept or followed by
-/// another of its instance.
+/// A week counts from the end of the session, not from its beginning, whether it is swept or
+/// replaced by another session of its instance.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_nonce_is_remembered_for_a_week_from_when_its_session_goes() {
     let Some(place) = Place::given() else { return };
@@ -97,18 +97,18 @@ async fn a_nonce_is_remembered_for_a_week_from_when_its_session_goes() {
     let members = "SELECT count(*) FROM tenure.session";
     assert_eq!(place.count(members).await, 2);
     assert_eq!(opened(&store, &swept).await, Opened::Spent);
-    // The instance has another session: asked by somebody else, the nonce alone counts.
+    // The instance has another session: for a different instance, only the nonce counts.
     let same = OpenSession { instance: swept.instance.clone(), ..followed };
     assert_eq!(opened(&store, &same).await, Opened::Spent);
-    // And no longer, when nothing carries it.
+    // And no longer, when no session row carries it.
     place.a_week_later().await;
     Player::join(&store, "other", LONG).await;
     let spent = "SELECT count(*) FROM tenure.spent";
     assert_eq!(place.count(spent).await, 3);
 }
 
-/// Somebody else is at the same nonce: whoever opens a session leaves it to them, and waits for
-/// nobody but its own instance.
+/// Another transaction has locked the nonce rows: joining skips them, and waits only for its own
+/// instance.
 #[tokio::test(flavor = "multi_thread")]
 async fn sweeping_waits_for_nobody() {
     let Some(place) = Place::given() else { return };

@@ -1,4 +1,4 @@
-//! New connections: only to a primary, and never waited for without end.
+//! New connections: only to a primary, and with a time limit.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -11,14 +11,14 @@ use testkit::{PostgresOptions, PostgresServer};
 use super::Place;
 use crate::player::{LONG, Player, or_hang};
 
-/// Often enough that every connection of the pools was replaced.
+/// Enough calls to replace every connection of the pools.
 const CALLS: usize = 20;
 
 fn group() -> GroupName {
     GroupName::new("g").unwrap()
 }
 
-/// The primary dies, its standby answers, and only once that is the primary is it listened to.
+/// After the primary's death, its standby is used only once it was promoted.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_standby_is_not_asked_before_it_is_the_primary() {
     let primary = PostgresServer::start(PostgresOptions::default()).unwrap();
@@ -39,7 +39,7 @@ async fn a_standby_is_not_asked_before_it_is_the_primary() {
 
     let mut last = None;
     for _ in 0..CALLS {
-        // A look would be answered by the standby as well; that is what must not happen.
+        // The standby could answer a read as well, which must not happen.
         last = Some(store.holders(&group()).await.unwrap_err());
         a.try_commit(&hold, 1, "to a standby").await.unwrap_err();
         store.keep_alive(&a.session, None, &[]).await.unwrap_err();
@@ -54,7 +54,7 @@ async fn a_standby_is_not_asked_before_it_is_the_primary() {
     assert_eq!(store.holders(&group()).await.unwrap().len(), 1);
 }
 
-/// The same server comes back as one that takes no writes.
+/// The same server comes back read-only.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_primary_that_was_demoted_is_asked_no_more() {
     let server = PostgresServer::start(PostgresOptions::default()).unwrap();
@@ -66,7 +66,7 @@ async fn a_primary_that_was_demoted_is_asked_no_more() {
         server.sql("select pg_reload_conf()").unwrap();
         let is_on = || server.sql("show transaction_read_only").is_ok_and(|now| now == on);
         testkit::wait_until("the setting is read", Duration::from_secs(30), is_on).unwrap();
-        // Those that are open were made to a primary.
+        // Closes the open connections, which were made while the server was a primary.
         let ours = "select count(pg_terminate_backend(pid)) from pg_stat_activity
                     where application_name = 'tenure'";
         server.sql(ours).unwrap();
@@ -82,7 +82,7 @@ async fn a_primary_that_was_demoted_is_asked_no_more() {
     assert_eq!(store.members(&group()).await.unwrap().len(), 1);
 }
 
-/// Takes connections, answers with these bytes, and then keeps silent.
+/// Accepts connections, answers with these bytes, and then stays silent.
 fn silent(answer: &'static [u8]) -> (TcpListener, u16) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -100,7 +100,7 @@ fn silent(answer: &'static [u8]) -> (TcpListener, u16) {
     (listener, port)
 }
 
-/// Silence before the first word, and in the middle of a handshake.
+/// Silence before the first byte, and in the middle of a handshake.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_takes_connections_and_never_answers_is_given_up() {
     let open = async |answer: &'static [u8], mode: &str| {
@@ -115,7 +115,7 @@ async fn a_server_that_takes_connections_and_never_answers_is_given_up() {
     tokio::join!(open(b"", "disable"), open(b"", "prefer"), open(b"S", encrypted));
 }
 
-/// A server that freezes: neither a call nor a new listener waits for it without end.
+/// A frozen server: neither a call nor a new listener waits for it forever.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_frozen_server_is_given_up() {
     let server = PostgresServer::start(PostgresOptions::default()).unwrap();
@@ -127,7 +127,7 @@ async fn a_frozen_server_is_given_up() {
     let error = watched.unwrap_err();
     assert!(matches!(&error, StoreError::Refused(_)), "{error}");
     assert_eq!(error.code(), Code::Unreachable, "{error}");
-    // The claim was sent on a connection from before.
+    // The claim was sent on an older connection.
     let error = claimed.unwrap_err();
     assert!(error.is_unknown(), "{error}");
     server.resume().unwrap();

@@ -1,4 +1,4 @@
-//! Migrations, rights, and statements that the server can read.
+//! Migrations, permissions, and statements that the server can prepare.
 
 use tenure_core::store::{Adopt, Forgotten, Retention};
 use tenure_core::{Code, Epoch, StoreError};
@@ -52,8 +52,8 @@ async fn a_look_at_an_empty_database_makes_nothing() {
     assert_eq!(row.get::<_, i64>(0), 0);
 }
 
-/// A role that may not make anything: refused with the way out, then fine once an administrator
-/// has run the printed script and given the rights that it names.
+/// A role that may not create anything is refused with a hint, and works once an administrator has
+/// run the printed script and granted the rights that it names.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_role_without_ddl_rights_runs_on_the_printed_script() {
     let Some(place) = Place::given() else { return };
@@ -93,7 +93,7 @@ async fn a_role_without_ddl_rights_runs_on_the_printed_script() {
     drop(place.open().await);
 }
 
-/// Every statement of ours can be prepared against the schema as it is.
+/// Every statement can be prepared against the current schema.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_server_can_read_every_statement() {
     use tokio_postgres::types::Type;
@@ -108,7 +108,7 @@ async fn the_server_can_read_every_statement() {
         if name.starts_with("routine/") || name == "bootstrap.sql" {
             continue;
         }
-        // Where the server cannot infer a type by itself, ours are as in the code.
+        // Where the server cannot infer a type by itself, the code's types are given.
         let types: Vec<Type> = match name.as_str() {
             "session/keep_alive.sql" => [&who[..], &[Type::BYTEA]].concat(),
             "hold/standing.sql" => [&who[..], &[texts.clone(), Type::INT8_ARRAY]].concat(),

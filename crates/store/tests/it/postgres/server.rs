@@ -1,4 +1,4 @@
-//! The server: restarted, gone, read-only, behind a pooler, with other passwords.
+//! The server: restarted, unreachable, read-only, behind a pooler, with other passwords.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ fn private() -> PostgresServer {
     PostgresServer::start(PostgresOptions::default()).unwrap()
 }
 
-/// Calls until one works: the pool has to notice that its connections are dead.
+/// Repeats a call until it works: the pool must notice that its connections are dead.
 async fn until_back<T, F: Future<Output = Result<T, StoreError>>>(call: impl Fn() -> F) -> T {
     let mut tick = tokio::time::interval(Duration::from_millis(20));
     let calling = async {
@@ -53,14 +53,14 @@ async fn epochs_holds_and_checkpoints_survive_a_killed_server() {
     let kept = until_back(|| store.keep_alive(&a.session, None, std::slice::from_ref(&hold))).await;
     assert!(matches!(kept, KeptAlive::Kept { holds, .. } if holds == [HoldFate::Kept]));
     assert!(matches!(until_back(|| b.try_claim("d")).await, Claimed::HeldBy(_)));
-    // The watch was cut off: it says so by one hint.
+    // The watch was disconnected; reconnecting yields one hint.
     or_hang(watch.changed()).await.unwrap();
     a.release(&hold).await;
     assert_eq!(b.hold("d").await.epoch, hold.epoch.next().unwrap());
 }
 
-/// The reply is lost with the connection: the caller is told that it may have happened, and finds
-/// its own write when it reads again.
+/// The answer is lost with the connection: the caller gets an unknown outcome, and finds its own
+/// write when it reads again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reply_lost_on_the_way_is_unknown_and_can_be_read_again() {
     let Some(place) = Place::given() else { return };
@@ -87,7 +87,7 @@ async fn a_reply_lost_on_the_way_is_unknown_and_can_be_read_again() {
     let stored = direct.load(&[duty("d")]).await.unwrap().remove(0).unwrap();
     assert_eq!((stored.epoch, &stored.instance), (hold.epoch, &a.session.instance));
     assert_eq!(stored.document.as_bytes(), b"mine");
-    // Nothing reaches the server any more: that is known not to have happened.
+    // Nothing reaches the server any more, so the call is refused, not unknown.
     let error = a.try_commit(&hold, 1, "two").await.unwrap_err();
     assert!(matches!(&error, StoreError::Refused(_)), "{error}");
     assert_eq!(error.code(), Code::Unreachable);
@@ -126,7 +126,7 @@ async fn everything_works_behind_a_transaction_pooler() {
     let holders = store.holders(&GroupName::new("g").unwrap()).await.unwrap();
     assert_eq!(holders.len(), 80);
 
-    // The pooler takes a result from the server only as far as its client does.
+    // The pooler reads a result from the server only as fast as its client reads.
     let direct = Place { url: server.url(), ..place.clone() };
     stopped::with_table(&direct).await;
     let a = Player::join(&store, "a", Duration::from_millis(1_000)).await;

@@ -9,7 +9,7 @@ use super::Place;
 use crate::player::{LONG, Player};
 
 /// Eight connections are kept busy by a hundred tasks that commit through the same store and
-/// session. How many commits go past a waiting keep-alive is what counts.
+/// session. The measure is how many commits overtake a waiting keep-alive.
 ///
 /// With keep-alives in the same pool, or with commits that lock the session `FOR SHARE`, the
 /// number grows without bound.
@@ -22,7 +22,7 @@ async fn few_commits_go_past_a_waiting_keep_alive() {
     let player = Player::join(&store, "a", LONG).await;
     let (commits, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
     let mut committing = tokio::task::JoinSet::new();
-    // More committers than connections: whoever shares their pool has to queue.
+    // More committers than connections: a keep-alive in the same pool would have to queue.
     let ids: Vec<_> = (0..COMMITTERS).map(|n| format!("d{n}")).collect();
     for hold in player.hold_all(&ids).await {
         let (player, commits, stop) = (player.clone(), commits.clone(), stop.clone());
@@ -49,7 +49,7 @@ async fn few_commits_go_past_a_waiting_keep_alive() {
     stop.store(true, Ordering::Relaxed);
     committing.join_all().await;
     passed.sort_unstable();
-    // One outlier is the machine's; a starved keep-alive is late every time.
+    // A single outlier may come from the machine; a starved keep-alive is late every time.
     let usual_worst = passed[passed.len() - 3];
     assert!(usual_worst <= MOST, "commits past one keep-alive: {passed:?}");
 }

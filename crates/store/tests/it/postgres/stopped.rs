@@ -1,5 +1,5 @@
-//! Clients that stand still in the middle of a statement: no timeout of a statement or of an idle
-//! transaction fires there, and the lock on the hold stays.
+//! Clients stopped in the middle of a statement: neither the statement timeout nor the idle timeout
+//! fires, and the lock on the hold stays.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -14,12 +14,12 @@ use tokio_postgres::{AsyncMessage, Client, NoTls};
 use super::Place;
 use crate::player::{LONG, Player, or_hang, unique, wish};
 
-/// More than any buffer takes.
+/// More data than all buffers take.
 pub(super) const ENDLESS: &str =
     "COPY (SELECT repeat('x', 1000), generate_series(1, 100000000)) TO STDOUT";
 const UPLOAD: &str = "COPY tenure.effect FROM STDIN";
 
-/// A `psql` with an effect under a hold, in the middle of a statement. Gone when dropped.
+/// A `psql` with an effect under a hold, stopped in the middle of a statement; killed when dropped.
 pub(super) struct Effect {
     psql: Child,
     name: String,
@@ -27,7 +27,7 @@ pub(super) struct Effect {
 }
 
 impl Effect {
-    /// Runs `statement` over `url` until the server waits for the client, which is stopped.
+    /// Runs `statement` over `url` until the server waits for the client, and stops the client.
     pub(super) async fn start(place: &Place, url: &str, hold: &Hold, statement: &str) -> Self {
         let Hold { duty, epoch, instance, .. } = hold;
         let name = format!("effect_{}_{}", std::process::id(), unique());
@@ -56,7 +56,7 @@ impl Effect {
         self.watcher.query_one(&count, &[&self.name]).await.unwrap().get(0)
     }
 
-    /// Waits until so many backends of this client are like that.
+    /// Waits until this client has that many backends in this state.
     async fn until(&self, what: &str, wanted: i64) {
         let mut tick = tokio::time::interval(Duration::from_millis(20));
         let look = async {
@@ -93,7 +93,7 @@ async fn rows(place: &Place) -> i64 {
     place.client().await.query_one(&count, &[]).await.unwrap().get(0)
 }
 
-/// The same server through the socket in its folder.
+/// Returns a URL of the same server through its Unix socket.
 async fn unix_url(place: &Place) -> String {
     let settings = "SELECT current_setting('unix_socket_directories'), current_setting('port')";
     let row = place.client().await.query_one(settings, &[]).await.unwrap();
@@ -103,14 +103,14 @@ async fn unix_url(place: &Place) -> String {
     format!("{user}@/{database}?host={folder}&port={port}")
 }
 
-/// Makes the server believe that the session expired that long ago.
+/// Makes the server treat the session as expired since that long.
 async fn expired(place: &Place, session: &Session, seconds: u32) {
     let sql = place.sql("UPDATE tenure.session SET expires_at = clock_timestamp() - interval");
     let sql = format!("{sql} '{seconds} s' WHERE nonce = '{}'", session.nonce);
     place.client().await.batch_execute(&sql).await.unwrap();
 }
 
-/// Nobody claims, so it is the server that closes the connection.
+/// No instance claims, so it is the server that closes the connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_takes_nothing_of_a_result_loses_its_tcp_connection() {
     let Some(place) = Place::given() else { return };
@@ -125,7 +125,7 @@ async fn a_client_that_takes_nothing_of_a_result_loses_its_tcp_connection() {
     assert_eq!(rows(&place).await, 0);
 }
 
-/// Over a Unix socket, and while the server waits for more of a `COPY`, no timeout fires at all.
+/// Over a Unix socket, and while the server waits for more data of a `COPY`, no timeout fires.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_ends_the_effects_of_a_hold_that_has_expired() {
     let Some(place) = Place::given() else { return };
@@ -137,14 +137,14 @@ async fn a_claim_ends_the_effects_of_a_hold_that_has_expired() {
         let id = &format!("d{n}");
         let (a, b) = (Player::join(&store, "a", LONG).await, Player::join(&store, "b", LONG).await);
         let hold = a.hold(id).await;
-        // Of the same holder, under another hold: this one is in nobody's way.
+        // An effect of the same holder under another hold: it blocks nobody.
         let other = Effect::start(&place, url, &a.hold(&format!("{id}.2")).await, statement).await;
         let effect = Effect::start(&place, url, &hold, statement).await;
         assert!(matches!(b.claim(id).await, Claimed::HeldBy(_)));
-        // What has just expired may be about to commit.
+        // A client whose session has just expired may be about to commit.
         expired(&place, &a.session, 0).await;
         assert!(matches!(b.claim(id).await, Claimed::HeldBy(_)));
-        // A keep-alive that is under way decides about the session.
+        // The session's fate is open while a keep-alive is in progress.
         expired(&place, &a.session, 10).await;
         let mut keeping = place.client().await;
         let keep_alive = keeping.transaction().await.unwrap();
@@ -162,7 +162,7 @@ async fn a_claim_ends_the_effects_of_a_hold_that_has_expired() {
     assert_eq!(rows(&place).await, 0);
 }
 
-/// A holder that comes back opens another session in the place of the one that has expired.
+/// A returning holder opens a new session in place of its expired one.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_ends_the_effects_of_a_session_that_was_replaced() {
     let Some(place) = Place::given() else { return };
@@ -179,7 +179,7 @@ async fn a_claim_ends_the_effects_of_a_session_that_was_replaced() {
     assert_eq!(rows(&place).await, 0);
 }
 
-/// A role that may not end the other's backend says whom it waits for.
+/// A role that may not end the other backend reports which one it waits for.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_that_may_not_end_an_effect_names_it() {
     let Some(place) = Place::given() else { return };

@@ -1,4 +1,4 @@
-//! What the survey takes for a standby, and what it says when nobody answers.
+//! Which servers the survey counts as standbys, and its errors.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ fn is_gone(code: Code) -> bool {
     matches!(code, Code::Lost | Code::Unreachable)
 }
 
-/// A server that does not answer is an error, and not a store with unreadable settings.
+/// A server that does not answer is an error, not a store with unreadable settings.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_survey_of_a_dead_server_is_an_error() {
     let server = PostgresServer::start(PostgresOptions::default()).unwrap();
@@ -24,7 +24,7 @@ async fn a_survey_of_a_dead_server_is_an_error() {
     }
 }
 
-/// A subscriber gets rows, and is never promoted.
+/// A logical subscriber receives rows, but is never promoted.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_subscriber_is_no_standby() {
     let settings = vec![("wal_level".to_owned(), "logical".to_owned())];

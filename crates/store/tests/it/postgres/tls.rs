@@ -1,4 +1,4 @@
-//! Encrypted connections: who is trusted, who is not, and what is said then.
+//! Encrypted connections: trust, and the errors of refused connections.
 
 use std::path::Path;
 
@@ -9,14 +9,14 @@ use testkit::{CertificateOptions, Certificates, PostgresOptions, PostgresServer}
 use super::Place;
 use crate::player::{LONG, Player, or_hang};
 
-/// The user that [`Postgres`] knows, to whom a client's certificate has to be made out.
+/// The user that [`Postgres`] knows, for whom a client's certificate must be issued.
 const USER: &str = "tenure";
 
 fn certificates() -> Certificates {
     Certificates::make(USER).unwrap()
 }
 
-/// A server that takes encrypted connections alone.
+/// Starts a server that accepts only encrypted connections.
 fn server(certificates: &Certificates, ask_clients: bool) -> PostgresServer {
     let tls = Some(certificates.for_server(ask_clients));
     PostgresServer::start(PostgresOptions { tls, ..PostgresOptions::default() }).unwrap()
@@ -41,7 +41,7 @@ async fn refusal(place: &Place) -> StoreError {
     error
 }
 
-/// That it failed by TLS, with these words, and without the password.
+/// Asserts that connecting fails with a TLS error that has these words and no password.
 async fn refused_by_tls(server: &PostgresServer, parameters: &str, words: &str) {
     let error = refusal(&with(server, parameters)).await;
     assert_eq!(error.code(), Code::NoTls, "{parameters}: {error}");
@@ -51,7 +51,7 @@ async fn refused_by_tls(server: &PostgresServer, parameters: &str, words: &str) 
     assert!(!format!("{error} {error:?}").contains(password), "{error}");
 }
 
-/// Joins, claims, commits, and is told of a change: pool, keep-alives and listener.
+/// Joins, claims, commits, and gets a hint: pool, keep-alives and listener.
 async fn works(place: &Place) {
     let store = place.open().await;
     let a = Player::join(&store, "a", LONG).await;
@@ -62,7 +62,7 @@ async fn works(place: &Place) {
     assert!(a.keeps(&hold).await);
 }
 
-/// How many connections of ours are encrypted, and how many are not.
+/// Returns how many of the store's connections are encrypted, and how many are not.
 fn connections(server: &PostgresServer) -> (u32, u32) {
     let sql = "select count(*) filter (where ssl), count(*) filter (where not ssl)
                from pg_stat_ssl join pg_stat_activity using (pid)
@@ -76,7 +76,7 @@ fn connections(server: &PostgresServer) -> (u32, u32) {
 async fn everything_works_encrypted_and_nothing_is_sent_in_the_clear() {
     let certificates = certificates();
     let server = server(&certificates, false);
-    // The password is bound to the connection: nobody in the middle can pass it on.
+    // Channel binding ties the password to the connection: no man in the middle can pass it on.
     let parameters = format!("sslmode=verify-full&channel_binding=require&{}", root(&certificates));
     let place = with(&server, &parameters);
     works(&place).await;
@@ -87,7 +87,7 @@ async fn everything_works_encrypted_and_nothing_is_sent_in_the_clear() {
     let (encrypted, clear) = connections(&server);
     assert!(encrypted >= 3, "{encrypted} for data, keep-alives and hints");
     assert_eq!(clear, 0);
-    // The probe for a pooler sees the right port through TLS, too.
+    // The pooler detection sees the right port through TLS, too.
     assert!(format!("{store:?}").contains("direct: true"), "{store:?}");
 }
 
@@ -104,12 +104,12 @@ async fn a_server_is_trusted_as_far_as_sslmode_says() {
         let parameters = format!("sslmode={mode}&{}", root(&other));
         refused_by_tls(&server, &parameters, "no authority that is trusted").await;
     }
-    // Without a mode, an authority that is named is asked; without one, the system's are.
+    // Without a mode, a given certificate authority is checked; without one, the system's are.
     refused_by_tls(&server, &root(&other), "no authority that is trusted").await;
     for mode in ["sslmode=verify-full", "sslmode=verify-ca", "sslrootcert=system"] {
         refused_by_tls(&server, mode, "no authority that is trusted").await;
     }
-    // An address alone will do where no name is asked for.
+    // An address suffices where no host name is checked.
     let url = server.url();
     let (user, _) = url.split_once('@').unwrap();
     let address = format!("hostaddr=127.0.0.1&port={}", server.port());
@@ -129,7 +129,7 @@ async fn a_name_matters_under_verify_full_alone() {
     refused_by_tls(&server, &format!("sslmode=verify-full&{root}"), "another name").await;
     refused_by_tls(&server, &root, "another name").await;
     works(&with(&server, &format!("sslmode=verify-ca&{root}"))).await;
-    // A name of one's own choice for an address, as libpq has it.
+    // Any host name can be given for an address, as in libpq.
     let url = server.url().replacen("127.0.0.1", "elsewhere.example", 1);
     let parameters = format!("hostaddr=127.0.0.1&sslmode=verify-full&{root}");
     works(&Place::on(format!("{url}?{parameters}"))).await;
@@ -146,7 +146,7 @@ async fn an_expired_certificate_is_refused() {
     }
 }
 
-/// One certificate on both sides: it is an authority, which a server's own must not be otherwise.
+/// One certificate on both sides: an authority, which a server's certificate must not be otherwise.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_self_signed_certificate_is_trusted_by_those_who_have_it() {
     let options = CertificateOptions { self_signed: true, ..CertificateOptions::default() };
@@ -178,11 +178,11 @@ async fn a_client_shows_its_certificate_where_it_is_asked() {
     let without = refusal(&with(&server, &trusted)).await;
     assert_eq!(without.code(), Code::Denied);
     assert!(without.to_string().contains("client certificate"), "{without}");
-    // One that was made by somebody else.
+    // One issued by another authority.
     let strange = Certificates::make(USER).unwrap();
     let parameters = format!("{trusted}&{}", identity(strange.client()));
     refused_by_tls(&server, &parameters, "does not accept the client certificate").await;
-    // A good one, made out to another user.
+    // A valid one, issued for another user.
     let parameters = format!("{trusted}&{}", identity(certificates.server()));
     let other = refusal(&with(&server, &parameters)).await;
     assert_eq!(other.code(), Code::Denied, "{other}");
@@ -216,7 +216,7 @@ async fn a_server_without_tls_is_used_only_if_that_was_left_open() {
     works(&with(&server, "sslmode=disable&sslrootcert=/no/such/file")).await;
 }
 
-/// Said before anything is sent, with the path and nothing of what the file holds.
+/// Reported before anything is sent, with the path but nothing of the file's content.
 #[tokio::test]
 async fn a_file_that_cannot_be_used_is_named() {
     let certificates = certificates();

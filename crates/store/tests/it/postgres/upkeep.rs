@@ -1,4 +1,4 @@
-//! Forgetting, adopting and retention beside calls that are under way; and a store from before.
+//! Forgetting, adopting and retention during concurrent calls; and stores of older versions.
 
 use tenure_core::store::{
     Adopt, Claimed, Commit, Committed, Forgotten, KeptAlive, Released, Retention,
@@ -22,8 +22,8 @@ fn committing(player: &Player, hold: &Hold, expected: u64) -> tokio::task::JoinH
     tokio::spawn(async move { player.commit(&hold, expected, "late").await })
 }
 
-/// The duty's row goes while a claim looks at it: the claim grants nothing, and the next one grants
-/// above the floor.
+/// The duty's row is deleted while a claim reads it: the claim grants nothing, and the next one
+/// grants above the floor.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_beside_a_forgetting_gets_no_old_epoch() {
     let Some(place) = Place::given() else { return };
@@ -46,8 +46,8 @@ async fn a_claim_beside_a_forgetting_gets_no_old_epoch() {
     assert!(hold.epoch > last.epoch, "{hold:?}");
 }
 
-/// A claim has begun and waits before its first look at the holds; the duty is forgotten meanwhile.
-/// It makes the row anew, and must have read the floor after that.
+/// A claim has begun and waits before its first read of the holds; the duty is forgotten meanwhile.
+/// The claim creates the row again, and must have read the floor after the forgetting.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_that_waited_for_a_forgetting_reads_the_floor_after_it() {
     let Some(place) = Place::given() else { return };
@@ -73,7 +73,7 @@ async fn a_claim_that_waited_for_a_forgetting_reads_the_floor_after_it() {
     assert_eq!(hold.epoch.get(), 4);
 }
 
-/// The commit looked when the hold stood, and waited for its row: it must find that it is gone.
+/// The commit read the hold while it was valid, then waited: it must find that the row is gone.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_commit_that_waited_for_a_forgetting_is_fenced() {
     let Some(place) = Place::given() else { return };
@@ -85,7 +85,7 @@ async fn a_commit_that_waited_for_a_forgetting_is_fenced() {
         if !first {
             a.commit(&hold, 0, "first").await;
         }
-        // The TTL ends inside this transaction: seen from outside, the session lives.
+        // The TTL ends inside this transaction: other transactions still see a live session.
         let forgetting = slow.transaction().await.unwrap();
         let lapse = "UPDATE tenure.session SET expires_at = clock_timestamp() WHERE nonce = ";
         let lapse = format!("{}'{}'", place.sql(lapse), a.session.nonce);
@@ -102,7 +102,7 @@ async fn a_commit_that_waited_for_a_forgetting_is_fenced() {
     }
 }
 
-/// An effect under the hold is under way: forgetting waits for it, and then finds the holder.
+/// Forgetting waits for an effect in progress under the hold, and then finds the holder.
 #[tokio::test(flavor = "multi_thread")]
 async fn forgetting_waits_for_an_effect_and_finds_the_holder() {
     let Some(place) = Place::given() else { return };
@@ -124,7 +124,7 @@ async fn forgetting_waits_for_an_effect_and_finds_the_holder() {
     assert!(a.keeps(&hold).await);
 }
 
-/// A keep-alive began before the expiry and commits after it: forgetting must wait and look again.
+/// A keep-alive began before the expiry and commits after it: forgetting must wait and read again.
 #[tokio::test(flavor = "multi_thread")]
 async fn forgetting_waits_for_a_keep_alive_that_began_in_time() {
     let Some(place) = Place::given() else { return };
@@ -148,7 +148,7 @@ async fn forgetting_waits_for_a_keep_alive_that_began_in_time() {
     assert!(a.keeps(&hold).await);
 }
 
-/// Somebody claims a checkpoint that has no hold, and is not through: it is not forgotten.
+/// A checkpoint without a hold is not forgotten while a claim on it is in progress.
 #[tokio::test(flavor = "multi_thread")]
 async fn forgetting_waits_for_a_claim_of_a_checkpoint_without_a_hold() {
     let Some(place) = Place::given() else { return };
@@ -172,7 +172,7 @@ async fn forgetting_waits_for_a_claim_of_a_checkpoint_without_a_hold() {
     assert!(store.load(&[duty("d")]).await.unwrap()[0].is_some());
 }
 
-/// Claims `d` in a transaction that stays open; gives the epoch.
+/// Claims `d` in a transaction that stays open; returns the epoch.
 async fn claim_in(
     transaction: &tokio_postgres::Transaction<'_>,
     place: &Place,
@@ -187,7 +187,7 @@ async fn claim_in(
     row.get(1)
 }
 
-/// A claim that is under way is granted before the adoption, never beside it.
+/// A claim in progress is granted before the adoption, never concurrently.
 #[tokio::test(flavor = "multi_thread")]
 async fn adopting_waits_for_a_claim_that_is_under_way() {
     let Some(place) = Place::given() else { return };
@@ -209,7 +209,7 @@ async fn adopting_waits_for_a_claim_that_is_under_way() {
     assert_eq!(a.keep_alive(&[]).await, KeptAlive::Ended);
 }
 
-/// Effects in a user's own transaction end first, too: once it answers, none is under way.
+/// Effects in users' own transactions end first, too: afterwards none is in progress.
 #[tokio::test(flavor = "multi_thread")]
 async fn adopting_waits_for_effects() {
     let Some(place) = Place::given() else { return };
@@ -232,8 +232,8 @@ async fn adopting_waits_for_effects() {
     assert_eq!(fenced.unwrap_err().code(), tenure_core::Code::Fenced);
 }
 
-/// A commit has put its entry into a slot of the old ring and is not through: the new ring is laid
-/// after it. One that comes while the ring is laid waits, and uses the new one.
+/// A commit in progress has written to a slot of the old ring: the new ring is built after it. A
+/// commit during the rebuild waits, and uses the new ring.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_ring_is_laid_anew_between_commits() {
     let Some(place) = Place::given() else { return };
@@ -245,7 +245,7 @@ async fn a_ring_is_laid_anew_between_commits() {
     }
     let (mut slow, watcher) = (place.client().await, place.client().await);
     let commit = slow.transaction().await.unwrap();
-    // As a program from before migration 0002 calls it, with its own number of slots.
+    // The call of a program from before migration 0002, with its own number of slots.
     let sql = "SELECT outcome FROM tenure.checkpoint_commit('g', $1, $2::text::uuid, '{d}', $3,
         '{4}', '{x}', 32)";
     let (instance, nonce) = (a.session.instance.as_str(), a.session.nonce.to_string());
@@ -277,7 +277,7 @@ async fn a_ring_is_laid_anew_between_commits() {
     assert_eq!(slots().await, [(1, 5), (0, 6)]);
 }
 
-/// A store that was made before migration 0002, with what it holds, is brought up to date.
+/// A store created before migration 0002 is migrated with its content.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_from_before_is_brought_up_to_date() {
     let Some(place) = Place::given() else { return };
@@ -295,7 +295,7 @@ async fn a_store_from_before_is_brought_up_to_date() {
     let commit = "SELECT outcome FROM tenure.checkpoint_commit('g', 'old', $1::text::uuid, '{d}',
         '{7}', ARRAY[$2::bigint], '{x}', 32)";
     client.query_one(&place.sql(commit), &[&nonce, &0_i64]).await.unwrap();
-    // It has lived for longer than its nonce was remembered.
+    // The session has lived longer than its nonce was kept.
     client.batch_execute(&place.sql("DELETE FROM tenure.spent")).await.unwrap();
 
     let store = place.open().await;
@@ -303,7 +303,7 @@ async fn a_store_from_before_is_brought_up_to_date() {
     assert_eq!(store.load(&[duty("d")]).await.unwrap()[0].as_ref().unwrap().epoch.get(), 7);
     let spent = place.sql("SELECT nonce::text FROM tenure.spent");
     assert_eq!(client.query_one(&spent, &[]).await.unwrap().get::<_, &str>(0), nonce);
-    // The old program goes on with the calls that it knows.
+    // The old program continues with the calls that it knows.
     let saved = client.query_one(&place.sql(commit), &[&nonce, &1_i64]).await.unwrap();
     assert_eq!(saved.get::<_, &str>(0), "saved");
     let a = Player::join(&store, "a", LONG).await;
@@ -311,14 +311,14 @@ async fn a_store_from_before_is_brought_up_to_date() {
     let close = "SELECT tenure.session_close('g', 'old', $1::text::uuid, 'x')";
     client.query_one(&place.sql(close), &[&nonce]).await.unwrap();
     assert!(matches!(forget(&a, "d").await, Forgotten::Forgotten { floor } if floor.get() == 7));
-    // So it must be granted above the floor by the function that the old program calls.
+    // The function that the old program calls must also grant above the floor.
     let transaction = client.transaction().await.unwrap();
     assert_eq!(claim_in(&transaction, &place, &a).await, 8);
     transaction.commit().await.unwrap();
     drop(place.open().await);
 }
 
-/// The printed script does the same for a store from before, and nothing for one up to date.
+/// The printed script migrates an older store, and does nothing to a current one.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_printed_script_brings_a_store_from_before_up_to_date() {
     let Some(place) = Place::given() else { return };
@@ -337,8 +337,8 @@ async fn the_printed_script_brings_a_store_from_before_up_to_date() {
     assert!(matches!(forget(&a, "d").await, Forgotten::Forgotten { .. }));
 }
 
-/// Ten thousand duties go within the time of one call; tables that were empty a moment ago mislead
-/// the planner.
+/// Ten thousand duties are forgotten within the time limit of one call, although tables that were
+/// empty a moment ago mislead the planner.
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_thousand_duties_are_forgotten_at_once() {
     let Some(place) = Place::given() else { return };

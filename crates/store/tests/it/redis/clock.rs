@@ -33,7 +33,7 @@ async fn a_clock_an_hour_ahead_ends_holds_and_fences_the_holder() {
     assert!(is_fenced(&commit(&store, &a, &held, 0).await));
 }
 
-/// Without a bound a dead holder would block its duty, and stay a member, for the whole hour.
+/// Without a bound a dead holder would block its duty, and remain a member, for the whole hour.
 #[tokio::test]
 async fn a_clock_an_hour_back_blocks_a_duty_for_no_more_than_a_ttl() {
     let server = server();
@@ -58,7 +58,7 @@ async fn a_clock_an_hour_back_blocks_a_duty_for_no_more_than_a_ttl() {
     hold(&store, &b, "x").await;
 }
 
-/// A lease lives as long as its session, not longer: then the session's end is the hold's.
+/// A lease lives as long as its session, so that both end together.
 #[tokio::test]
 async fn a_lease_ends_with_its_session() {
     let server = server();

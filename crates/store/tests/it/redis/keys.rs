@@ -1,4 +1,4 @@
-//! What stays for ever, and sessions with very many holds.
+//! Keys without a TTL, and sessions with very many holds.
 
 use tenure_core::store::{ClaimRequest, Closed, Evict, Evicted};
 use tenure_core::{Document, DutyKey, Session, Store, Version};
@@ -7,7 +7,7 @@ use super::kit::{
     commit, duty, group, hold, join, keep, keys, number, open, reason, release, server,
 };
 
-/// A checkpoint with a TTL is lost when its source is quiet for long enough.
+/// A checkpoint with a TTL would be lost if its source is quiet for long enough.
 #[tokio::test]
 async fn nothing_that_must_last_has_a_ttl() {
     let server = server();
@@ -37,7 +37,7 @@ async fn nothing_that_must_last_has_a_ttl() {
     for key in lasting {
         assert_eq!(number(&server, &["pttl", key]), -1, "{key}");
     }
-    // Everything else remembers an end, and goes by itself.
+    // All other keys record an end, and expire.
     for key in keys(&server) {
         let brief = key.starts_with("poll:spent:") || key.starts_with("poll:barred:");
         assert_eq!(brief, !lasting.contains(&&*key), "{key}");
@@ -57,7 +57,7 @@ async fn held(store: &dyn Store) -> usize {
     holders.iter().filter(|now| now.holder.is_some()).count()
 }
 
-/// More than one script can free: the rest follows.
+/// More holds than one script frees: further scripts free the rest.
 #[tokio::test]
 async fn closing_and_evicting_free_any_number_of_holds() {
     let server = server();

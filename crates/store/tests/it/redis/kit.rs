@@ -1,4 +1,4 @@
-//! What these tests share.
+//! Shared helpers of these tests.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -14,12 +14,12 @@ use tenure_store::IfAbsent;
 use tenure_store::redis::{Redis, RedisSettings};
 use testkit::RedisOptions;
 
-/// The group that all tests use; each has a server of its own.
+/// The group of all tests; each test has a server of its own.
 pub const GROUP: &str = "poll";
 
 static LAST: AtomicU64 = AtomicU64::new(0);
 
-/// Different in every call of this process, which is all that private servers see.
+/// Returns a number unique within this process, which suffices for private servers.
 pub fn unique() -> u128 {
     u128::from(LAST.fetch_add(1, Ordering::Relaxed)) << 80 | u128::from(std::process::id())
 }
@@ -28,7 +28,7 @@ pub fn server() -> testkit::RedisServer {
     testkit::RedisServer::start(RedisOptions::default()).unwrap()
 }
 
-/// A server that has every write on disk before it answers.
+/// Starts a server that has every write on disk before it answers.
 pub fn durable_server() -> testkit::RedisServer {
     let options = RedisOptions { append_only: true, ..RedisOptions::default() };
     testkit::RedisServer::start(options).unwrap()
@@ -59,7 +59,7 @@ pub fn reason() -> Reason {
     Reason::new("test").unwrap()
 }
 
-/// A wish to join for an hour.
+/// A request to join for an hour.
 pub fn wish(name: &str) -> OpenSession {
     OpenSession {
         group: group(),
@@ -110,7 +110,7 @@ pub async fn release(
     store.release(session, holds, &reason()).await.unwrap()[0]
 }
 
-/// Grants and releases a duty so often that its epoch has grown by as much.
+/// Grants and releases a duty `times` times; returns the last epoch.
 pub async fn wear(store: &dyn Store, session: &Session, id: &str, times: usize) -> Epoch {
     let mut last = Epoch::ZERO;
     for _ in 0..times {
@@ -149,7 +149,7 @@ pub fn is_fenced(committed: &Result<Committed, StoreError>) -> bool {
     matches!(committed, Ok(Committed::Fenced { .. }))
 }
 
-/// What became of a call that said `Refused` with this code.
+/// Returns the code of a `Refused` error.
 pub fn refused(error: &StoreError) -> Option<Code> {
     match error {
         StoreError::Refused(problem) => Some(problem.code),
@@ -157,7 +157,7 @@ pub fn refused(error: &StoreError) -> Option<Code> {
     }
 }
 
-/// Repeats a call that is safe to repeat while the connection is coming back.
+/// Repeats a call that is safe to repeat while the connection is being restored.
 pub async fn settled<T, F: Future<Output = Result<T, StoreError>>>(
     mut call: impl FnMut() -> F,
 ) -> T {
@@ -173,12 +173,11 @@ pub async fn settled<T, F: Future<Output = Result<T, StoreError>>>(
     panic!("the store did not come back");
 }
 
-/// A number that the server keeps as text.
+/// Reads a number that the server stores as text.
 pub fn number(server: &testkit::RedisServer, words: &[&str]) -> i64 {
     server.cli(words).unwrap().trim().parse().unwrap()
 }
 
-/// The keys of the server.
 pub fn keys(server: &testkit::RedisServer) -> Vec<String> {
     let listed = server.cli(&["keys", "*"]).unwrap();
     let mut keys: Vec<_> = listed.lines().map(str::to_owned).collect();

@@ -1,4 +1,4 @@
-//! Redis: what a server can lose, how it can fail, and who else may use its keys.
+//! Redis: data loss, failures, and foreign users of its keys.
 
 mod clock;
 mod keys;

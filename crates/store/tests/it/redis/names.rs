@@ -1,5 +1,5 @@
-//! Ids in the keys of the group that foreign instances may share: as they are. What an older
-//! version has written under escaped names stays its own, and is never granted beside it.
+//! Unescaped ids in the keys of the group that foreign instances may share. A duty that an older
+//! version leases under an escaped name is not granted again meanwhile.
 
 use tenure_core::store::{Claimed, Evict, Evicted, Forgotten, HoldFate, KeptAlive, Released};
 use tenure_core::{DutyKey, Hold, Session, Store};
@@ -12,7 +12,7 @@ use super::poll_lease::{Foreign, get, is_held_by};
 
 const ODD: [&str; 7] = ["a/b", "a b", "größe", "100%", "{tag}:x", "*[?]", "https://h/p?q=1&r=%2F"];
 
-/// Two that follow the published design ask for the same key, so one of them gets it.
+/// Two instances that follow the published layout use the same key, so only one gets it.
 #[tokio::test]
 async fn a_lease_has_the_id_as_it_is() {
     let server = server();
@@ -40,7 +40,7 @@ async fn a_lease_has_the_id_as_it_is() {
     assert_eq!(leases, ODD.len());
 }
 
-/// Nobody shares the keys of other groups: there they are escaped as ever.
+/// The keys of other groups are not shared: their ids stay escaped.
 #[tokio::test]
 async fn other_groups_escape_their_ids() {
     let server = server();
@@ -54,7 +54,7 @@ async fn other_groups_escape_their_ids() {
     assert_eq!(number(&server, &["hget", "tenure:store", "breaking"]), 0);
 }
 
-/// A member as an older version leaves it in the store.
+/// Creates a member as an older version would.
 async fn older_in(server: &testkit::RedisServer, store: &dyn Store, group: &str) -> Session {
     let mut wish = super::kit::wish("older");
     wish.group = tenure_core::GroupName::new(group).unwrap();
@@ -67,7 +67,7 @@ fn get_field(server: &testkit::RedisServer, field: &str) -> String {
     server.cli(&["hget", "tenure:store", field]).unwrap().trim().to_owned()
 }
 
-/// What an older version writes when it claims; `false` when its name is taken.
+/// Writes what an older version writes when it claims; `false` if its key exists.
 fn claim_as_older(
     server: &testkit::RedisServer,
     session: &Session,
@@ -92,7 +92,7 @@ fn granted(claimed: Claimed) -> Hold {
     }
 }
 
-/// Two versions are members at the same time, as in every upgrade of one instance after the other.
+/// Two versions are members at the same time, as in every rolling upgrade.
 #[tokio::test]
 async fn an_older_member_and_a_newer_one_never_hold_the_same() {
     let server = server();
@@ -110,7 +110,7 @@ async fn an_older_member_and_a_newer_one_never_hold_the_same() {
     let forgotten = store.forget(&[duty("a/b")], &reason()).await.unwrap();
     assert!(matches!(&forgotten[0], Forgotten::HeldBy(Some(now)) if now.instance == old.instance));
 
-    // Its lease ends. The epochs go on, and it cannot claim what the newer one holds.
+    // The older member's lease ends. Epochs continue, and it cannot claim what the newer one holds.
     server.cli(&["del", "poll:lease:a%2Fb"]).unwrap();
     let held = granted(claim(&store, &new, "a/b").await);
     assert_eq!(held.epoch.get(), far + 1);
@@ -126,21 +126,21 @@ async fn an_older_member_and_a_newer_one_never_hold_the_same() {
     assert_eq!(number(&server, &["exists", "poll:lease:a/b", "poll:lease:a%2Fb"]), 0);
     assert_eq!(number(&server, &["hget", "tenure:store", "breaking"]), 0);
 
-    // Evicted by a newer one, it holds nothing under any name.
+    // Evicted by a newer one, it holds nothing under either name.
     assert!(claim_as_older(&server, &old, "a%2Fb", far + 9));
     let evicted = store.evict(&group(), &old.instance, Evict::Now, &reason()).await.unwrap();
     assert_eq!(evicted, Evicted::Evicted { ended: 1 });
     assert_eq!(number(&server, &["exists", "poll:lease:a%2Fb"]), 0);
 
-    // A member of another group may become one of this, with the store as it has it open.
+    // A member of another group may join this group later with its open handle.
     let elsewhere = older_in(&server, &store, "other").await;
     let held = granted(claim(&store, &new, "a/b").await);
     assert!(!claim_as_older(&server, &elsewhere, "a%2Fb", far + 19));
     assert_eq!(release(&store, &new, &held).await, Released::Freed);
     store.close_session(&elsewhere, &reason()).await.unwrap();
 
-    // With the last older member the escaped names are gone, and no older version comes in: what it
-    // compares in every script has changed. Newer ones go on.
+    // Without older members, the escaped names are gone, and no older version can write: the
+    // incarnation that its scripts compare has changed. Newer members continue.
     let known = || get_field(&server, "incarnation");
     let before = known();
     let held = granted(claim(&store, &new, "a/b").await);
@@ -150,13 +150,13 @@ async fn an_older_member_and_a_newer_one_never_hold_the_same() {
     assert_ne!(known(), before);
     assert!(is_kept(&keep(&store, &new, &held).await));
     assert!(is_kept(&keep(&open(&server).await, &new, &held).await));
-    // One that gets through all the same is noticed.
+    // A write of an older version that still gets through is detected.
     assert!(claim_as_older(&server, &old, "a%2Fb", far + 99));
     let kept = keep(&store, &new, &held).await;
     assert!(matches!(kept, KeptAlive::Kept { holds, .. } if holds == [HoldFate::Lost]));
 }
 
-/// `a%2Fb` is an id, too, and its key is the one that an older version uses for `a/b`.
+/// `a%2Fb` is a valid id, and its key is the one that an older version uses for `a/b`.
 #[tokio::test]
 async fn an_id_that_looks_escaped_has_a_lease_of_its_own() {
     let server = server();

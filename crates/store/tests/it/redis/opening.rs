@@ -1,4 +1,4 @@
-//! What opening refuses, and a server that cannot take writes.
+//! Servers that opening refuses, and servers that cannot accept writes.
 
 use tenure_core::store::{ClaimRequest, KeptAlive};
 use tenure_core::{Code, DutyKey, Note, Store};
@@ -30,13 +30,13 @@ async fn a_replica_is_refused() {
     let options = RedisOptions { replica_of: Some(primary.port()), ..RedisOptions::default() };
     let replica = testkit::RedisServer::start(options).unwrap();
     assert_eq!(refusal(&replica.url()).await, Some(Code::ReadOnly));
-    // One that takes writes would keep them to itself, and its primary knows nothing of them.
+    // A writable replica would keep the writes to itself; its primary would not see them.
     let writable = ["config", "set", "replica-read-only", "no"];
     replica.cli(&writable).unwrap();
     assert_eq!(refusal(&replica.url()).await, Some(Code::ReadOnly));
 }
 
-/// A primary that becomes a replica under an open handle takes no more grants.
+/// A primary that becomes a replica under an open handle grants nothing more.
 #[tokio::test]
 async fn a_demoted_primary_refuses_writes() {
     let (server, other) = (server(), server());
@@ -44,7 +44,7 @@ async fn a_demoted_primary_refuses_writes() {
     let a = join(&store, "a").await;
     let port = other.port().to_string();
     server.cli(&["replicaof", "127.0.0.1", &port]).unwrap();
-    // Until it has copied its primary it still shows its own state, and takes no write either way.
+    // Until it has copied its new primary it shows its own state, but accepts no writes.
     let error = try_claim(&store, &a, "x").await.unwrap_err();
     let code = refused(&error);
     assert!(matches!(code, Some(Code::ReadOnly | Code::Reset | Code::Busy)), "{error}");
@@ -80,7 +80,7 @@ async fn no_server_is_unreachable() {
     assert_eq!(refusal(&server.url()).await, Some(Code::Unreachable));
 }
 
-/// A command that only looks leaves nothing behind.
+/// A read-only command leaves nothing behind.
 #[tokio::test]
 async fn a_look_at_an_empty_server_makes_nothing() {
     let server = server();
@@ -116,7 +116,7 @@ async fn a_marker_of_somebody_else_is_called_damaged() {
     assert_eq!(keys(&server), ["tenure:store"]);
 }
 
-/// Whatever a key of ours holds instead, the script stops before its first write.
+/// If a key holds another type, the script stops before its first write.
 #[tokio::test]
 async fn a_key_of_another_type_is_called_damaged_and_nothing_is_written() {
     for wrong in ["grants", "audit", "checkpoint:b"] {
@@ -134,7 +134,7 @@ async fn a_key_of_another_type_is_called_damaged_and_nothing_is_written() {
     }
 }
 
-/// A full server refuses what needs room and changes nothing; members live on.
+/// A full server refuses calls that need memory and changes nothing; members stay alive.
 #[tokio::test]
 async fn a_full_server_refuses_whole_and_keeps_its_members() {
     let server = server();

@@ -83,7 +83,7 @@ async fn names_and_values_are_exactly_those_of_the_spec() {
     }
     let fence = get(&server, "poll:fence:telegram:bot@1");
     assert_eq!(fence, held.epoch.to_string());
-    // Values and keys have the ids as they are, whatever they contain.
+    // Keys and values have the ids unescaped, whatever they contain.
     let mut odd = super::kit::wish("x");
     odd.instance = tenure_core::InstanceId::new("a b/ü").unwrap();
     let session = join_as(&store, &odd).await;
@@ -98,7 +98,7 @@ async fn a_foreign_holder_is_seen_and_left_alone() {
     let mut foreign = Foreign::new(&server, "foreign-1").await;
     foreign.heartbeat().await;
     assert!(foreign.acquire("x").await);
-    // What is no name of a duty is theirs, and stops nobody.
+    // A key that is not a valid duty id belongs to others, and blocks nothing.
     assert!(foreign.acquire("z\u{1b}[31m").await);
     let store = open(&server).await;
     let a = join(&store, "a").await;
@@ -115,8 +115,8 @@ async fn a_foreign_holder_is_seen_and_left_alone() {
     hold(&store, &a, "x").await;
 }
 
-/// The keys are looked through every 10 s. Until then a refused claim tells of a lease, so that
-/// what is held does not look free and is not claimed again and again.
+/// The keys are scanned every 10 s. Until then, a refused claim makes the lease known, so that a
+/// held duty does not look free and is not claimed again and again.
 #[tokio::test]
 async fn a_refused_claim_makes_a_lease_known() {
     let server = server();
@@ -130,7 +130,7 @@ async fn a_refused_claim_makes_a_lease_known() {
     assert_eq!((holders.len(), holders[0].duty.id.as_str()), (1, "x/y"));
 }
 
-/// Nobody may carry the name of a live foreign instance.
+/// No instance may take the name of a live foreign instance.
 #[tokio::test]
 async fn the_name_of_a_foreign_member_is_taken() {
     let server = server();
@@ -153,7 +153,7 @@ async fn neither_side_can_touch_the_other_s_lease() {
     assert!(!foreign.run(RENEW, "x").await);
     assert!(!foreign.run(RELEASE, "x").await);
     assert!(is_kept(&keep(&store, &a, &held).await));
-    // Ours expires, and the foreign one is faster than we are.
+    // Our lease expires, and the foreign instance acquires it first.
     server.cli(&["del", "poll:lease:x"]).unwrap();
     assert!(foreign.acquire("x").await);
     let before = number(&server, &["pexpiretime", "poll:lease:x"]);
@@ -170,10 +170,10 @@ async fn neither_side_can_touch_the_other_s_lease() {
     assert!(foreign.run(RENEW, "x").await);
 }
 
-/// Who is inside the section that a lease guards, by endpoint.
+/// Instances inside the sections guarded by leases, by endpoint.
 type Inside = Arc<Mutex<BTreeMap<String, String>>>;
 
-/// Enters, lets others run, and leaves; two at once fail.
+/// Enters, lets other tasks run, and leaves; fails if two are inside.
 async fn guarded(inside: &Inside, endpoint: &str, me: &str) {
     let before = inside.lock().unwrap().insert(endpoint.to_owned(), me.to_owned());
     assert_eq!(before, None, "{me} and another poll {endpoint}");
@@ -192,7 +192,7 @@ fn endpoints(shift: usize) -> Vec<String> {
     all
 }
 
-/// Two of ours and two foreign ones compete for ten endpoints.
+/// Two Tenure instances and two foreign ones compete for ten endpoints.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_endpoint_never_has_two_pollers() {
     let server = server();

@@ -8,7 +8,7 @@ use super::kit::{
     refused, release, server, try_claim, wear, wish,
 };
 
-/// The run id does not change with FLUSHALL; only the marker tells. Every kind of call must see it.
+/// FLUSHALL does not change the run id; only the marker shows it. Every kind of call must notice.
 #[tokio::test]
 async fn a_flush_ends_every_hold_and_says_so() {
     let server = server();
@@ -21,13 +21,13 @@ async fn a_flush_ends_every_hold_and_says_so() {
     assert_eq!(refused(&written), Some(Code::Reset), "{written}");
     let read = reader.members(&a.group).await.unwrap_err();
     assert_eq!(refused(&read), Some(Code::Reset), "{read}");
-    // Who was told works on with the new store; the old hold stays lost.
+    // After the error, the handle works with the new store; the old hold stays lost.
     assert!(is_fenced(&commit(&writer, &a, &held, 0).await));
     assert!(reader.members(&a.group).await.unwrap().is_empty());
     assert_eq!(keep(&holder, &a, &held).await, KeptAlive::Ended);
 }
 
-/// The handle remembers the epochs that it saw.
+/// The handle remembers the epochs that it has seen.
 #[tokio::test]
 async fn after_a_flush_the_same_handle_grants_larger_epochs() {
     let server = server();
@@ -41,7 +41,7 @@ async fn after_a_flush_the_same_handle_grants_larger_epochs() {
     assert!(hold(&store, &b, "x").await.epoch > last);
 }
 
-/// Nobody remembers, and more grants than milliseconds have passed: the server's clock must do.
+/// No handle remembers, and grants outnumber milliseconds: the server's clock must suffice.
 #[tokio::test]
 async fn after_a_flush_a_fresh_handle_grants_larger_epochs() {
     let server = server();
@@ -55,7 +55,7 @@ async fn after_a_flush_a_fresh_handle_grants_larger_epochs() {
     assert!(hold(&fresh, &b, "x").await.epoch > last);
 }
 
-/// One handle finds a new store that knows less than it does, and raises its base.
+/// A handle that knows higher epochs than the new store raises its base.
 #[tokio::test]
 async fn a_handle_brings_its_epochs_into_the_store_that_another_made() {
     let server = server();
@@ -72,7 +72,7 @@ async fn a_handle_brings_its_epochs_into_the_store_that_another_made() {
     assert!(hold(&other, &b, "x").await.epoch > far);
 }
 
-/// A cache that runs out of memory drops what has a TTL; fences and checkpoints have none.
+/// A cache out of memory evicts keys with a TTL; fences and checkpoints have none.
 #[tokio::test]
 async fn without_its_volatile_keys_a_store_grants_larger_epochs() {
     let server = durable_server();
@@ -116,7 +116,7 @@ async fn a_lease_of_an_older_session_is_not_inherited() {
     assert!(super::poll_lease::is_held_by(&claimed, first.instance.as_str()), "{claimed:?}");
     let opened = store.open_session(&first).await.unwrap();
     assert_eq!(opened, Opened::Taken);
-    // The old session is gone, so the lease that is left lets nobody write or renew.
+    // The old session is gone, so its remaining lease permits no write or renewal.
     assert!(is_fenced(&commit(&store, &old, &held, 0).await));
     assert_eq!(keep(&store, &old, &held).await, KeptAlive::Ended);
     let dressed_up = tenure_core::Hold { nonce: new.nonce, ..held.clone() };

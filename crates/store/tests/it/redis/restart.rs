@@ -1,4 +1,4 @@
-//! A server that was killed and came back (contract 6, 12, 21).
+//! A server that was killed and restarted (contract 6, 12, 21).
 
 use tenure_core::store::{Committed, KeptAlive};
 use tenure_core::{Store, Version};
@@ -41,8 +41,8 @@ async fn without_a_file_a_restart_is_a_flush() {
     assert!(hold(&fresh, &b, "x").await.epoch > held.epoch);
 }
 
-/// A file that is written every second loses the last grants. The marker is there, so nothing looks
-/// lost; only the run id tells that something may be.
+/// A file that is written every second loses the last grants. The marker exists, so nothing looks
+/// lost; only the run id shows that something may be.
 #[tokio::test]
 async fn a_restart_that_rewinds_grants_no_epoch_twice() {
     let server = durable_server();
@@ -61,7 +61,7 @@ async fn a_restart_that_rewinds_grants_no_epoch_twice() {
     assert!(hold(&unrelated, &b, "x").await.epoch > lost);
 }
 
-/// The same for a user who may not ask the server for its run id.
+/// The same for a user without permission to read the run id.
 #[tokio::test]
 async fn without_the_right_to_ask_each_opening_and_claim_raises_the_base() {
     let server = durable_server();

@@ -1,10 +1,10 @@
-//! What the survey says when the server does not.
+//! The survey of a server that does not answer.
 
 use tenure_core::{Code, Store};
 
 use super::kit::{keys, open, server};
 
-/// A server that does not answer is an error, and not a store with unreadable settings.
+/// A server that does not answer is an error, not a store with unreadable settings.
 #[tokio::test]
 async fn a_survey_of_a_dead_server_is_an_error() {
     let server = server();

@@ -1,4 +1,4 @@
-//! `rediss://`: who is trusted, who is not, and what is said then.
+//! `rediss://`: trust, and the errors of refused connections.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn certificates() -> Certificates {
     Certificates::make("tenure").unwrap()
 }
 
-/// A server without a plain port: what comes to it is encrypted or not understood.
+/// Starts a server without a plain port, so every connection is encrypted.
 fn encrypted(certificates: &Certificates, ask_clients: bool) -> testkit::RedisServer {
     let tls = Some(certificates.for_server(ask_clients));
     let password = Some(PASSWORD.to_owned());
@@ -50,7 +50,7 @@ async fn refused_by_tls(url: &str, words: &str) {
     assert!(error.to_string().contains(words), "{error}");
 }
 
-/// Joins, claims, commits, and is told of a change: both links and the watch.
+/// Joins, claims, commits, and gets a hint: both connections and the watch.
 async fn works(url: &str) {
     let store = try_open(url).await.unwrap();
     let a = join(&store, "a").await;
@@ -72,7 +72,7 @@ async fn everything_works_encrypted() {
     works(&url.replace("127.0.0.1", "localhost")).await;
 }
 
-/// The connection comes back by itself, encrypted again, and the watch with it.
+/// The connections and the watch are restored automatically, again encrypted.
 #[tokio::test]
 async fn an_encrypted_connection_comes_back() {
     let certificates = certificates();
@@ -83,7 +83,7 @@ async fn an_encrypted_connection_comes_back() {
     server.cli(&["client", "kill", "type", "normal"]).unwrap();
     server.cli(&["client", "kill", "type", "pubsub"]).unwrap();
     settled(|| store.groups()).await;
-    // Being back is a hint.
+    // Reconnecting yields a hint.
     let changed = tokio::time::timeout(Duration::from_secs(60), watch.changed());
     changed.await.expect("no hint").unwrap();
     let wish = wish("a");
@@ -99,7 +99,7 @@ async fn a_server_of_a_strange_authority_is_refused() {
     let server = encrypted(&good, false);
     let words = "no authority that is trusted";
     refused_by_tls(&format!("{}?{}", server.url(), root(&other)), words).await;
-    // The system's authorities do not know it either.
+    // The system's certificate authorities do not know it either.
     refused_by_tls(&server.url(), words).await;
     assert_eq!(error_of(&format!("{}#insecure", server.url())).await.code(), Code::BadUrl);
     assert!(keys(&server).is_empty());
@@ -144,7 +144,7 @@ async fn a_wrong_password_is_denied_and_never_shown() {
     }
 }
 
-/// Each side speaks what the other does not understand: it ends, and says what may be wrong.
+/// A plain and an encrypted side do not understand each other: the error hints at the cause.
 #[tokio::test]
 async fn a_plain_client_and_an_encrypted_server_do_not_wait_for_each_other() {
     let certificates = certificates();
@@ -156,7 +156,7 @@ async fn a_plain_client_and_an_encrypted_server_do_not_wait_for_each_other() {
     let plain = server();
     let url = plain.url().replace("redis:", "rediss:");
     let error = error_of(&format!("{url}?{}", root(&certificates))).await;
-    // It takes the greeting for a command, and answers that or waits for its end.
+    // The server takes the TLS greeting for a command: it answers, or waits for the rest.
     assert!(matches!(error.code(), Code::NoTls | Code::Unreachable), "{error}");
     assert!(error.to_string().contains("speak TLS"), "{error}");
 }
@@ -175,7 +175,7 @@ async fn a_file_that_cannot_be_used_is_named() {
     }
     let error = error_of(&format!("rediss://127.0.0.1:1/0?cert={certificate}")).await;
     assert_eq!(error.code(), Code::BadUrl);
-    // With good files, nobody at that port is what it always is.
+    // With valid files, a port without a server is the usual error.
     let error = error_of(&format!("rediss://127.0.0.1:1/0?{}", root(&certificates))).await;
     assert_eq!(error.code(), Code::Unreachable);
 }

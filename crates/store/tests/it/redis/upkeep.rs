@@ -1,4 +1,4 @@
-//! Adopting where an index is lost or the keys are shared, and what a floor leaves behind.
+//! Adopting with lost indexes or shared keys, and the effects of a floor.
 
 use tenure_core::store::{Adopt, Forgotten, KeptAlive, Retention};
 use tenure_core::{Code, DutyKey, Epoch, Store};
@@ -12,7 +12,7 @@ fn wish(floor: Epoch) -> Adopt {
     Adopt { entropy: 77, floor }
 }
 
-/// Others have the store open: each kind of call says so once, and then works with the new one.
+/// Other handles have the store open: each call reports the reset once, and then works.
 #[tokio::test]
 async fn an_open_handle_is_told_of_the_adoption() {
     let server = server();
@@ -42,7 +42,7 @@ async fn adopting_finds_what_the_indexes_have_lost() {
     let held = hold(&store, &a, "x").await;
     commit(&store, &a, &held, 0).await.unwrap();
     release(&store, &a, &held).await;
-    // An epoch far above the base, so that only the keys themselves tell it.
+    // An epoch far above the base, so that only the keys themselves show it.
     let far = (held.epoch.get() + 1_000_000_000_000).to_string();
     server.cli(&["set", "poll:fence:x", &far]).unwrap();
     for index in ["tenure:groups", "poll:members", "poll:grants"] {
@@ -58,7 +58,7 @@ async fn adopting_finds_what_the_indexes_have_lost() {
     assert!(adopter.load(&[duty("x")]).await.unwrap()[0].is_some());
 }
 
-/// An epoch that may not be read is not an epoch that is not there. A key of another type is: no
+/// An unreadable epoch is not an absent one. A key of another type does count as absent, because no
 /// grant was ever written into it.
 #[tokio::test]
 async fn adopting_is_refused_when_an_epoch_cannot_be_read() {
@@ -82,14 +82,14 @@ async fn adopting_is_refused_when_an_epoch_cannot_be_read() {
     assert_eq!(store.adopt(&wish(Epoch::ZERO)).await.unwrap().sessions, 1);
 }
 
-/// A database may be shared: what is not ours stays, whatever its name.
+/// A database may be shared: keys of other programs stay, whatever their names.
 #[tokio::test]
 async fn adopting_leaves_alone_what_belongs_to_others() {
     let server = server();
     let store = open(&server).await;
     let a = join(&store, "a").await;
     hold(&store, &a, "x").await;
-    // A checkpoint of a duty whose name makes its key look like a session's.
+    // A checkpoint of a duty whose id makes its key look like a session's.
     let odd = join(&store, "odd").await;
     let trap = DutyKey::new("poll", "session:y").unwrap();
     let claimed = hold(&store, &odd, trap.id.as_str()).await;
@@ -119,7 +119,7 @@ async fn adopting_leaves_alone_what_belongs_to_others() {
     assert!(store.load(&[trap]).await.unwrap()[0].is_some());
 }
 
-/// The floor lasts, and programs that would not read it are kept out from then on.
+/// The floor is permanent, and programs that do not know floors are refused from then on.
 #[tokio::test]
 async fn a_floor_has_no_ttl_and_keeps_older_programs_out() {
     let server = server();
@@ -142,7 +142,7 @@ async fn a_floor_has_no_ttl_and_keeps_older_programs_out() {
     assert_eq!(refused(&broken), Some(Code::Damaged), "{broken}");
 }
 
-/// A foreign instance holds a duty by its lease alone.
+/// A foreign instance holds a duty only by its lease.
 #[tokio::test]
 async fn a_foreign_holder_is_not_forgotten() {
     let server = server();
@@ -153,7 +153,7 @@ async fn a_foreign_holder_is_not_forgotten() {
     assert_eq!(holder.instance.as_str(), "elsewhere");
 }
 
-/// Histories are cut at once, not when the next commit comes.
+/// Histories are trimmed at once, not at the next commit.
 #[tokio::test]
 async fn a_smaller_history_frees_its_memory() {
     let server = server();

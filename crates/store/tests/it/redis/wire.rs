@@ -11,7 +11,7 @@ use super::kit::{
     try_open, wish,
 };
 
-/// Far above what anything here needs: it only keeps a failing test from hanging.
+/// Far above the needs of any test; only keeps a failing test from hanging.
 const HANG: Duration = Duration::from_secs(60);
 
 async fn through(proxy: &Proxy) -> tenure_store::redis::Redis {
@@ -19,7 +19,7 @@ async fn through(proxy: &Proxy) -> tenure_store::redis::Redis {
     try_open(&url).await.unwrap()
 }
 
-/// The server did it and nobody heard: the instance must not be locked out by its own ghost.
+/// The opening took effect, but its answer was lost: the session must not lock out its instance.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_reply_at_start_up_is_unknown_and_can_be_repeated() {
     let server = server();
@@ -51,7 +51,7 @@ async fn without_a_connection_a_call_is_refused() {
     let store = through(&proxy).await;
     let a = join(&store, "a").await;
     proxy.cut();
-    // The first call may still find the old connection; what follows finds none.
+    // The first call may still use the old connection; later calls find none.
     let _ = try_claim(&store, &a, "x").await;
     let error = try_claim(&store, &a, "x").await.unwrap_err();
     assert!(matches!(&error, StoreError::Refused(_)), "{error}");
@@ -78,7 +78,7 @@ async fn a_watch_that_was_cut_off_gives_one_hint_when_it_is_back() {
     assert_eq!(hint, Ok(()));
 }
 
-/// Whatever is in flight when the server dies ends with an error, and the handle lives on.
+/// Calls in flight when the server dies end with an error, and the handle keeps working.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_killed_in_the_middle_is_survived() {
     let server = durable_server();
@@ -111,7 +111,7 @@ async fn a_server_killed_in_the_middle_is_survived() {
     assert!(matches!(committed, Committed::Saved(_)), "{committed:?}");
 }
 
-/// A server that forgets its scripts is taught again, and the call is not lost.
+/// A server that has lost its scripts gets them again, and the call still works.
 #[tokio::test]
 async fn a_server_without_its_scripts_is_taught_again() {
     let server = server();
@@ -123,7 +123,7 @@ async fn a_server_without_its_scripts_is_taught_again() {
     assert!(is_kept(&keep(&store, &a, &held).await));
 }
 
-/// Who cannot wait drops the call, and the next one must not meet the same silence.
+/// A caller that cannot wait drops the call; the next one must not wait for the same server.
 #[tokio::test]
 async fn a_dropped_call_leaves_no_dead_connection_behind() {
     let server = server();

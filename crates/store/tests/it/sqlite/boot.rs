@@ -1,4 +1,4 @@
-//! A file's time belongs to one boot and one time namespace.
+//! The times in a file belong to one boot and one time namespace.
 
 use rusqlite::Connection;
 use tenure_core::{Code, StoreError};
@@ -38,7 +38,7 @@ async fn a_file_of_an_earlier_boot_is_taken_over_with_its_epochs() {
     wait_until_unlocked(&path).await;
     pretend_another_boot(&path);
     let after = open(&path).await;
-    // Its nanoseconds mean nothing in this boot: the session has ended, an hour early or not.
+    // Its times mean nothing in this boot: the session has ended, an hour before its TTL or not.
     assert!(after.members(&hold.duty.group).await.unwrap().is_empty());
     let new = Player::join(&after, "b", LONG).await;
     assert!(new.hold("d").await.epoch > hold.epoch);
@@ -46,7 +46,7 @@ async fn a_file_of_an_earlier_boot_is_taken_over_with_its_epochs() {
     assert_eq!(stored.document.as_bytes(), b"cursor");
 }
 
-/// The lock goes with the threads of the dropped store, a moment after it.
+/// The store's threads release the lock shortly after the store is dropped.
 async fn wait_until_unlocked(path: &std::path::Path) {
     let lock = std::fs::File::open(format!("{}-boot", path.display())).unwrap();
     tokio::task::spawn_blocking(move || lock.lock().unwrap()).await.unwrap();

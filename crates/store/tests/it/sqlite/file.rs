@@ -1,4 +1,4 @@
-//! The file itself: damaged, newer, full, read-only, locked, opened by many.
+//! The database file: damaged, newer, full, read-only, locked, opened by many.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
@@ -79,7 +79,7 @@ async fn what_is_no_database_is_refused_and_left_alone() {
     refused(&try_open(&nowhere).await.unwrap_err(), Code::Unreachable);
 }
 
-/// A command that only looks makes no store, not in an empty file and not in somebody else's.
+/// A read-only command creates no store, neither in an empty file nor in another program's.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_look_makes_nothing() {
     let folder = tempfile::tempdir().unwrap();
@@ -102,7 +102,7 @@ async fn a_look_makes_nothing() {
     assert_eq!(other.query_row(tables, [], |row| row.get::<_, i64>(0)).unwrap(), 1);
 }
 
-/// A transaction of somebody else that does not end: the call ends anyway, and nothing happened.
+/// Another program's transaction does not end: the call ends anyway, and nothing happened.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_that_stays_locked_is_busy() {
     let folder = tempfile::tempdir().unwrap();
@@ -116,11 +116,11 @@ async fn a_database_that_stays_locked_is_busy() {
     assert!(matches!(player.claim("d").await, Claimed::Granted(_)));
 }
 
-/// A small file system of its own, so that it can be filled and made read-only.
+/// A small separate file system, so that it can be filled and made read-only.
 struct Mount<'a>(&'a Path);
 
 impl<'a> Mount<'a> {
-    /// `None` without the right to mount, except in CI, where nothing is skipped.
+    /// Returns `None` without the right to mount, except in CI, where nothing is skipped.
     fn new(at: &'a Path) -> Option<Self> {
         let mounted = run("mount", &["-t", "tmpfs", "-o", "size=1m", "tmpfs"], at);
         assert!(mounted || std::env::var_os("CI").is_none(), "cannot mount a tmpfs");
@@ -178,7 +178,7 @@ async fn a_read_only_file_is_refused() {
     drop(mount);
 }
 
-/// Tokens, cursors and messages are in it: a new file and its companions are for their owner alone.
+/// The file holds tokens, cursors and messages: new files are readable only by their owner.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_file_is_private_and_one_that_is_there_keeps_its_mode() {
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;

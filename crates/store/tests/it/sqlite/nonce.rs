@@ -1,4 +1,4 @@
-//! How long the nonce of a session is remembered.
+//! Retention of a session's nonce.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,12 +28,12 @@ impl Place {
         connect(&self.path).execute(sql, []).unwrap()
     }
 
-    /// More than a week goes by since every nonce was last spoken of.
+    /// Ages every nonce record by more than a week.
     fn a_week_later(&self) {
         self.run("UPDATE spent SET unix_ms = unix_ms - 8 * 24 * 60 * 60 * 1000");
     }
 
-    /// The session of that name ended, more than a day ago.
+    /// Ends the session of that name more than a day ago.
     fn end(&self, name: &str) {
         let sql = "UPDATE session SET expires_ns = -1000000000000000000 WHERE instance LIKE";
         assert_eq!(self.run(&format!("{sql} '{name}-%'")), 1);
@@ -59,8 +59,8 @@ fn connect(path: &Path) -> Connection {
     connection
 }
 
-/// The session lived for longer than nonces are remembered. Its holds were claimed by nobody since:
-/// opened with its nonce, they would stand again under their old epochs.
+/// The session lived longer than nonces are kept, and its holds were not claimed since. Opening it
+/// again with its nonce would make them valid under their old epochs.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_nonce_of_a_long_session_is_spent_when_it_ends() {
     let place = Place::new().await;
@@ -78,7 +78,7 @@ async fn the_nonce_of_a_long_session_is_spent_when_it_ends() {
         assert_eq!(a.keep_alive(std::slice::from_ref(&hold)).await, KeptAlive::Ended);
         let committed = a.commit(&hold, 1, "late").await;
         assert!(matches!(committed, Committed::Fenced { .. }), "{committed:?}");
-        // Who joins sweeps: the session first, and later what is not carried by it any more.
+        // Joining sweeps: first the session, later the nonce that no session row carries any more.
         Player::join(&place.store, "other", LONG).await;
         place.a_week_later();
     }
@@ -86,7 +86,7 @@ async fn the_nonce_of_a_long_session_is_spent_when_it_ends() {
     assert_eq!(place.count(rows), 1);
 }
 
-/// The row of the session is the memory, too: that of `spent` may have been lost before.
+/// The session's row also records the nonce, even if the row in `spent` was lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_nonce_of_a_session_that_is_still_there_is_spent() {
     let place = Place::new().await;
@@ -97,8 +97,8 @@ async fn the_nonce_of_a_session_that_is_still_there_is_spent() {
     assert_eq!(place.opened(&first).await, Opened::Spent);
 }
 
-/// A week from the end of the session, not from its beginning: whether it is swept or followed by
-/// another of its instance.
+/// A week counts from the end of the session, not from its beginning, whether it is swept or
+/// replaced by another session of its instance.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_nonce_is_remembered_for_a_week_from_when_its_session_goes() {
     let place = Place::new().await;
@@ -115,10 +115,10 @@ async fn a_nonce_is_remembered_for_a_week_from_when_its_session_goes() {
     let members = "SELECT count(*) FROM session";
     assert_eq!(place.count(members), 2);
     assert_eq!(place.opened(&swept).await, Opened::Spent);
-    // The instance has another session: asked by somebody else, the nonce alone counts.
+    // The instance has another session: for a different instance, only the nonce counts.
     let same = OpenSession { instance: swept.instance.clone(), ..followed };
     assert_eq!(place.opened(&same).await, Opened::Spent);
-    // And no longer, when nothing carries it.
+    // And no longer, when no session row carries it.
     place.a_week_later();
     Player::join(&place.store, "other", LONG).await;
     let spent = "SELECT count(*) FROM spent";

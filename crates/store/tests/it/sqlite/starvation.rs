@@ -8,11 +8,11 @@ use tenure_core::store::Committed;
 use super::open;
 use crate::player::{LONG, Player};
 
-/// One handle commits as fast as it can; another one, with threads and connections of its own as
-/// another process would have, keeps its session alive meanwhile. How many commits go past a
-/// waiting keep-alive is what counts, not how long that takes on this machine.
+/// One handle commits as fast as it can. Another one, with its own threads and connections as in
+/// another process, keeps its session alive. The measure is how many commits overtake a waiting
+/// keep-alive, not how long that takes on this machine.
 ///
-/// Without the gap in the writer, and even more with SQLite's own busy handler, many more go past.
+/// Without the gap in the writer, and even more with SQLite's own busy handler, many more do.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn few_commits_go_past_a_waiting_keep_alive() {
     const MOST: u64 = 10;
@@ -40,7 +40,7 @@ async fn few_commits_go_past_a_waiting_keep_alive() {
     }
     let mut passed = Vec::new();
     for _ in 0..60 {
-        // After a keep-alive the writer is the one who waits: let it get going again first.
+        // After a keep-alive the writer has to wait: let it resume first.
         let started = commits.load(Ordering::Relaxed);
         while commits.load(Ordering::Relaxed) < started + 5 {
             tokio::task::yield_now().await;
@@ -52,8 +52,8 @@ async fn few_commits_go_past_a_waiting_keep_alive() {
     stop.store(true, Ordering::Relaxed);
     writing.join_all().await;
     passed.sort_unstable();
-    // Three of four, because a busy machine delays some of them whatever we do. With the gap it
-    // is about 5, without it about 18.
+    // Three of four, because a busy machine delays some of them in any case. With the gap it is
+    // about 5, without it about 18.
     let most = passed[passed.len() * 3 / 4];
     assert!(most <= MOST, "commits past one keep-alive: {passed:?}");
 }

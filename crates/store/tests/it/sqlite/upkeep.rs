@@ -1,4 +1,4 @@
-//! Migrations, and statements that SQLite can read.
+//! Migrations, and statements that SQLite can prepare.
 
 use rusqlite::Connection;
 use tenure_core::store::{Forgotten, OpenSession, Opened, Retention};
@@ -25,7 +25,7 @@ async fn a_store_from_before_is_brought_up_to_date() {
     let store = open(&path).await;
     assert_eq!(store.retention().await.unwrap(), Retention::default());
     assert_eq!(store.history(&duty("d")).await.unwrap().len(), 1);
-    // Its nonce had been forgotten, and its hold was claimed by nobody since.
+    // The record of its nonce had expired, and its hold was not claimed since.
     let nonce = Nonce::parse("11111111-1111-4111-8111-111111111111").unwrap();
     let again = OpenSession { instance: InstanceId::new("old").unwrap(), nonce, ..wish("", LONG) };
     assert_eq!(store.open_session(&again).await.unwrap(), Opened::Spent);
@@ -36,7 +36,7 @@ async fn a_store_from_before_is_brought_up_to_date() {
     drop(open(&path).await);
 }
 
-/// Every statement of ours can be prepared against the schema as it is.
+/// Every statement can be prepared against the current schema.
 #[tokio::test(flavor = "multi_thread")]
 async fn sqlite_can_read_every_statement() {
     let folder = tempfile::tempdir().unwrap();

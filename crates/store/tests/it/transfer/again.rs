@@ -1,9 +1,9 @@
-//! Moves that meet another move, a rewind, or a name that does not fit.
+//! Moves that meet another move, a rewind, or an unsuitable name.
 
 use super::*;
 use tenure_store::conformance::wrap::Hooked;
 
-/// A checkpoint as a worker finds it.
+/// Returns a checkpoint as a worker reads it.
 async fn text(store: &Arc<dyn Store>, id: &str) -> String {
     match load(store, &duty(id)).await {
         Ok(Some(stored)) => String::from_utf8(stored.document.as_bytes().to_vec()).unwrap(),
@@ -12,7 +12,6 @@ async fn text(store: &Arc<dyn Store>, id: &str) -> String {
     }
 }
 
-/// Writes one more version.
 async fn put(store: &Arc<dyn Store>, id: &str, document: &str) {
     let player = Player::join(&worker(store), "worker", LONG).await;
     let hold = player.hold(id).await;
@@ -21,7 +20,7 @@ async fn put(store: &Arc<dyn Store>, id: &str, document: &str) {
     player.release(&hold).await;
 }
 
-/// Moves `ids` from a store to `target` in another, each with its name.
+/// Moves `ids` from one store to `target` in another; each store is given with its name.
 async fn go(
     from: (&Arc<dyn Store>, &str),
     to: (&Arc<dyn Store>, &str),
@@ -42,7 +41,7 @@ async fn go(
 }
 
 impl Stores {
-    /// Kills a move of `a` when it has arrived and is not marked as moved.
+    /// Kills a move of `a` after its arrival, before the source is marked as moved.
     async fn half_done(&self) {
         for steps in 1.. {
             let life = CallBudget::new(steps, true);
@@ -98,7 +97,7 @@ async fn a_source_that_is_taken_back_meanwhile_is_good_there_alone() {
         rewind(&mut session, &duty("a"), Version::new(1).unwrap()).await.unwrap();
         session.close().await;
     });
-    // Right before it is written to the other store.
+    // Runs right before the checkpoint is written to the other store.
     let hooked: Arc<dyn Store> = Arc::new(Hooked::new(stores.to.clone(), Op::Commit, taken_back));
     let outcome = go((&stores.from, "F"), (&hooked, "T"), &["a"], "a", false).await;
     assert!(outcome.unwrap_err().is_unknown());
@@ -118,7 +117,7 @@ async fn what_was_moved_before_is_not_put_together_again() {
     put(from.0, "d", "r").await;
     let again = go(from, to, &["a", "d"], "all", false).await;
     assert_eq!(again.unwrap_err().code(), Code::Moved);
-    // The same set again finds what it had made gone on.
+    // Moving the same set again finds its result, which was moved on since.
     let again = go(from, to, &["a", "b"], "all", false).await;
     assert_eq!(again.unwrap(), MoveOutcome::AlreadyMoved);
     assert_eq!(text(from.0, "x").await, "q");
@@ -134,7 +133,7 @@ async fn nothing_gives_way_before_everything_can() {
         let arrival = |id| Arrival { duty: duty(id), source: 0, payload: all[0].clone() };
         Ok(vec![arrival("t1"), arrival("t2")])
     };
-    // The second is on its way elsewhere.
+    // The second target is being moved elsewhere.
     let third: Arc<dyn Store> = Arc::new(Memory::new(stores.clock.clone()));
     for steps in 1.. {
         let life = CallBudget::new(steps, true);

@@ -1,4 +1,4 @@
-//! Checkpoints taken back and taken elsewhere, by an operator who may be killed at any moment.
+//! Rewinding and moving checkpoints, by an operator who may be killed at any moment.
 
 mod again;
 
@@ -18,7 +18,7 @@ use tenure_store::transfer::{Arrival, Move, MoveOutcome, Operator, OperatorSessi
 
 use crate::player::{LONG, Player, duty, unique};
 
-/// Time that only a test moves.
+/// A clock that only the test advances.
 #[derive(Debug, Default)]
 struct HandClock(AtomicU64);
 
@@ -38,7 +38,7 @@ fn keys() -> Keyring {
     Keyring::parse(&format!("k sign {}", "5e".repeat(32))).unwrap()
 }
 
-/// Two stores and the time that passes in both.
+/// Two stores and their common clock.
 struct Stores {
     clock: Arc<HandClock>,
     from: Arc<dyn Store>,
@@ -61,7 +61,7 @@ fn session(store: &Arc<dyn Store>, name: &str, force: bool) -> OperatorSession {
     OperatorSession::new(store.clone(), Signing::Require(keys()), name.to_owned(), operator(force))
 }
 
-/// As a worker sees a store.
+/// Opens a store as a worker does.
 fn worker(store: &Arc<dyn Store>) -> Arc<dyn Store> {
     Arc::new(Sealed::new(store.clone(), Signing::Require(keys())))
 }
@@ -75,7 +75,7 @@ fn same(duty: DutyKey) -> impl Fn(&[Vec<u8>]) -> Result<Vec<Arrival>, StoreError
     move |all| Ok(vec![Arrival { duty: duty.clone(), source: 0, payload: all[0].clone() }])
 }
 
-/// The one that sorts first: here payloads are letters.
+/// Takes the least payload: here payloads are letters.
 fn least(all: &[Vec<u8>]) -> Result<Vec<Arrival>, StoreError> {
     let source = (0..all.len()).min_by_key(|n| &all[*n]).unwrap();
     Ok(vec![Arrival { duty: duty("all"), source, payload: all[source].clone() }])
@@ -88,11 +88,11 @@ impl Stores {
         Self { from: memory(), to: memory(), clock: clock.clone() }
     }
 
-    /// Somebody works on `id` in the old store and has committed `text` twice.
+    /// A worker holds `id` in the old store and has committed `text` as its second version.
     async fn work(&self, id: &str, text: &str) -> (Player, Hold) {
         let store = worker(&self.from);
         let player = Player::join(&store, "worker", LONG).await;
-        // The old store has seen a few holders.
+        // The old store has granted the duty several times.
         for _ in 0..5 {
             let hold = player.hold(id).await;
             player.release(&hold).await;
@@ -118,7 +118,8 @@ impl Stores {
         outcome
     }
 
-    /// Good on one side at most; on none only while the old side says that it is being moved.
+    /// The checkpoint is valid on one side at most. It is valid on none only while the old side
+    /// reports that it is being moved.
     async fn one_side_at_most(&self, sources: &[DutyKey], target: &DutyKey) -> bool {
         let there = load(&self.to, target).await.unwrap().is_some();
         for source in sources {
@@ -153,7 +154,7 @@ async fn a_move_fences_the_old_side_and_goes_on_above_its_epoch() {
     assert!(error.to_string().contains("g/a was moved to T"), "{error}");
     assert_eq!(stores.run(false).await.unwrap(), MoveOutcome::AlreadyMoved);
 
-    // What arrived is signed upon what it was.
+    // The arrived checkpoint is signed as a successor of the moved one.
     let ring = stores.from.history(&duty("a")).await.unwrap();
     let verdicts = verify(&keys(), &duty("a"), ring.first(), &ring);
     assert!(verdicts.iter().all(|(_, inspected)| inspected.verdict == SignatureVerdict::Good));
@@ -199,7 +200,7 @@ async fn a_move_that_is_killed_at_any_step_can_be_run_again() {
     }
 }
 
-/// As above, with three shards whose least goes into one cursor.
+/// The same with three shards, the least of which becomes one cursor.
 #[tokio::test]
 async fn shards_are_put_together_by_their_least_however_often_it_is_killed() {
     let shards = [duty("s0"), duty("s1"), duty("s2")];
@@ -257,12 +258,12 @@ async fn what_the_other_store_has_is_not_overwritten_unless_somebody_says_so() {
     );
 }
 
-/// Somebody starts in the other store while the move lies half done, and from nothing.
+/// Another worker starts from nothing in the other store while the move is incomplete.
 #[tokio::test]
 async fn a_stranger_s_checkpoint_is_not_taken_for_the_move_s_own() {
     let stores = Stores::new();
     stores.free("a", "x").await;
-    // Opening both, claiming both, looking at both, marking the source: then dead.
+    // Opening both, claiming both, reading both, marking the source: then killed.
     let mut steps = 1;
     while load(&stores.from, &duty("a")).await.is_ok() {
         let life = CallBudget::new(steps, true);
@@ -329,7 +330,7 @@ async fn a_rewind_is_a_new_version_with_an_old_document() {
     let refused = rewind(&mut session(&stores.from, "F", false), &duty("a"), to).await;
     assert_eq!(refused.unwrap_err().code(), Code::Held);
 
-    // The answer to its commit is lost: it reads back.
+    // The answer to the commit is lost: the operator reads back.
     let flaky = Flaky::planned(stores.from.clone()).on(Op::Commit, Fault::HappenedButLost);
     let flaky: Arc<dyn Store> = Arc::new(flaky);
     let rewound = rewind(&mut session(&flaky, "F", true), &duty("a"), to).await.unwrap();

@@ -58,7 +58,7 @@ fn what_may_be_missing_may_be_null_too() {
         with(&[(r#""healthy""#, r#""healthy","error_message":null"#)]),
         and(r#""checkpoint":null"#),
         and(r#""capabilities":null"#),
-        // An empty text says as much as none.
+        // An empty text counts as missing.
         with(&[(r#""instance_id""#, r#""version":"  ","instance_id""#)]),
         with(&[(r#""healthy""#, r#""healthy","error_message":"""#)]),
     ];
@@ -119,7 +119,7 @@ fn the_longest_texts_are_read() {
     assert_eq!(heartbeat.capabilities.unwrap().len(), MAX_CAPABILITIES_BYTES);
 }
 
-/// A connector that is sick enough to say a lot is heard all the same.
+/// A failing connector with very long texts is still accepted.
 #[test]
 fn long_texts_are_cut_and_marked() {
     for (letter, count) in [("m", 4_097), ("é", 2_049), ("😀", 100_000)] {
@@ -176,7 +176,7 @@ fn what_no_store_can_keep_is_replaced_or_left_out() {
         ];
         assert_eq!(warnings(&heartbeat), expected);
     }
-    // It may be longer after that, and is cut as what it is then.
+    // Replacing characters may make a text too long; it is then cut.
     let many = "\\u0000".repeat(2_000);
     let text = with(&[(r#""healthy""#, &format!(r#""error","error_message":"{many}""#))]);
     let heartbeat = good(&text);
@@ -188,7 +188,7 @@ fn what_no_store_can_keep_is_replaced_or_left_out() {
     assert_eq!(heartbeat.capabilities, None);
     let said = "capabilities has more than 4096 bytes of JSON and is left out";
     assert_eq!(heartbeat.mended, [said]);
-    // Two halves in two texts are no character.
+    // Two surrogate halves in separate texts do not form a character.
     let halves = good(&and(r#""capabilities":{"a":"\ud83d","b":"\ude00"}"#));
     assert_eq!((halves.capabilities, halves.mended.len()), (None, 1));
 }

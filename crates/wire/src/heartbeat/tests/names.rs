@@ -6,7 +6,7 @@ fn pairs() -> impl Iterator<Item = (&'static str, &'static str)> {
     PAIRS.into_iter().flat_map(|(channel, providers)| providers.iter().map(move |p| (channel, *p)))
 }
 
-/// The scopes under which a type may beat.
+/// Scopes of tokens that may send heartbeats of this type.
 fn scopes(connector_type: &str) -> Vec<String> {
     let fitting = pairs().filter(|(channel, provider)| fits(connector_type, channel, provider));
     fitting.map(|(channel, provider)| format!("{channel}/{provider}")).collect()
@@ -25,7 +25,7 @@ fn a_type_fits_the_scope_of_its_source() {
     for name in ["internal", "my_crm", "Gmail", "telegram_bot2", "email", ""] {
         assert_eq!(scopes(name), ["api/internal", "mcp/internal"], "{name}");
     }
-    // A provider that is not known yet has connectors of its name.
+    // The connectors of an unknown provider have its name.
     assert!(fits("signal", "signal", "signal"));
     assert!(!fits("signal", "telegram", "telegram"));
     assert!(fits("telegram_bot", "telegram_bot", "telegram"));

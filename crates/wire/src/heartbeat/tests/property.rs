@@ -1,11 +1,11 @@
-//! What holds for any heartbeat, compared with what another parser reads.
+//! Properties of any heartbeat, compared with another parser.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
 
-/// A text that is as it is kept: trimmed, not empty, without NUL.
+/// A text that is stored unchanged: trimmed, not empty, without NUL.
 fn word() -> impl Strategy<Value = String> {
     let odd = ":/@<>&\"\\ \t\n\u{a0}\u{3000}aZ09é😀\u{202e}\u{fffd}".chars().collect::<Vec<_>>();
     let char = prop_oneof![
@@ -68,7 +68,7 @@ fn heartbeat() -> impl Strategy<Value = Heartbeat> {
     })
 }
 
-/// A time, found by walking over years and months.
+/// Formats a time by counting years and months.
 fn time(micros: i64) -> String {
     let leap = |year: i64| year % 4 == 0 && year % 100 != 0 || year % 400 == 0;
     let seconds = micros / 1_000_000;
@@ -90,7 +90,7 @@ fn time(micros: i64) -> String {
     format!("{year:04}-{month:02}-{:02}T{hour:02}:{minute:02}:{second:02}Z", day + 1)
 }
 
-/// The heartbeat as another writer of JSON writes it.
+/// The heartbeat as another JSON writer formats it.
 fn written(beat: &Heartbeat, pretty: bool) -> String {
     let raw = |text: &String| serde_json::from_str::<Value>(text).unwrap();
     let checkpoint = beat.checkpoint.as_ref().map(|checkpoint| {
@@ -124,13 +124,13 @@ fn written(beat: &Heartbeat, pretty: bool) -> String {
     if pretty { format!(" {value:#}\n") } else { value.to_string() }
 }
 
-/// What damage may leave behind.
+/// Replacements used to damage a text.
 const PUT: &[&str] = &[
     "", "\"", "{", "}", "[", "]", ",", ":", "\\", "\\u0000", "\\ud800", "\0", "-", "1", "1.5", "e",
     "null", "true", "\u{85}", "😀",
 ];
 
-/// More of them where there is time.
+/// Number of cases; more in a soak test.
 fn cases(few: u32) -> u32 {
     if std::env::var_os("TENURE_SOAK").is_some() { few * 50 } else { few }
 }
@@ -156,7 +156,7 @@ proptest! {
         let _ = read(&bytes);
     }
 
-    /// Damage is noticed, or what is left is a heartbeat; others agree on what is JSON.
+    /// Damage is detected or leaves a valid heartbeat; another parser agrees on whether it is JSON.
     #[test]
     fn damage_never_makes_it_panic(
         meant in heartbeat(),

@@ -1,6 +1,6 @@
 use super::*;
 
-/// A part of the minimal heartbeat, what stands there instead, and what is said of it.
+/// A part of the minimal heartbeat, its replacement, and the resulting issues.
 const REFUSED: &[(&str, &str, &[&str])] = &[
     ("heartbeat.v1", "heartbeat.v2", &["unsupported_schema_version schema_version"]),
     ("connector.heartbeat.v1", "ingest.v1", &["unsupported_schema_version schema_version"]),
@@ -16,7 +16,7 @@ const REFUSED: &[(&str, &str, &[&str])] = &[
         "{}",
         &["missing status.state", "missing status.uptime_s"],
     ),
-    // Every object is closed.
+    // All objects are closed.
     (r#""status""#, r#""extra":[{}],"status""#, &["extra_forbidden extra"]),
     (
         r#"{"connector_type""#,

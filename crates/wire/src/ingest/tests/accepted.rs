@@ -1,6 +1,6 @@
 use super::*;
 
-/// `control` with this in it.
+/// `control` with these fields.
 fn control(fields: &str) -> String {
     with(&[(r#""Hello, world!"}}"#, &format!(r#""Hello, world!"}},"control":{{{fields}}}}}"#))])
 }
@@ -83,7 +83,7 @@ fn texts_are_trimmed_like_python_does() {
     let wide: Vec<_> = words.iter().map(|word| (*word, around(word))).collect();
     let edits: Vec<_> = wide.iter().map(|(word, wide)| (*word, wide.as_str())).collect();
     assert_eq!(good(&with(&edits)), good(MINIMAL));
-    // What only looks blank stays: a zero width space, a byte order mark.
+    // Characters that only look blank stay: a zero width space, a byte order mark.
     let event = good(&with(&[("user_eve", "\u{200b}user_eve\u{feff}")]));
     assert_eq!(event.sender_identity, "\u{200b}user_eve\u{feff}");
 }
@@ -125,7 +125,7 @@ fn hours_are_of_utc_and_the_one_before_is_known() {
     assert_eq!(next.previous_hour, Some(utc.digest));
     assert_eq!(good(MINIMAL).dedupe.previous_hour, None);
     assert_eq!(good(&control(r#""idempotency_key":"a""#)).dedupe.previous_hour, None);
-    // The first hour that there is has one before it, too.
+    // The first possible hour also has a previous one.
     assert!(at("0001-01-01T00:00:00Z").previous_hour.is_some());
 }
 
@@ -146,9 +146,9 @@ fn keys_that_read_alike_are_not_the_same() {
     let (one, other) = (key("a:b", "c"), key("a", "b:c"));
     assert_eq!(one.key, other.key);
     assert_ne!(one.digest, other.digest);
-    // Each part counts with its length, also where nothing stands between them.
+    // Each part is hashed with its length, so its boundaries matter.
     assert_ne!(key("ab", "c").digest, key("a", "bc").digest);
-    // An idempotency key is no event id, and does not care for the provider.
+    // An idempotency key is not an event id, and is independent of the provider.
     let idem = |text: &str| good(&text.replace("999001", "1")).dedupe.digest;
     assert_ne!(idem(&control(r#""idempotency_key":"999001""#)), good(MINIMAL).dedupe.digest);
     let mail = |provider: &str| {
@@ -299,7 +299,7 @@ fn fields_that_are_not_known_are_kept_where_that_is_wanted() {
         let invalid = read_by(text.as_bytes(), &rules).expect_err(text);
         invalid.issues.iter().map(|it| format!("{} {}", it.kind, it.at)).collect::<Vec<_>>()
     };
-    // Twice is once too often, and a word that is not known is no field.
+    // A repeated field is still rejected, and so is an unknown word.
     let twice = with(&[(r#"{"identity""#, r#"{"x":1,"\u0078":2,"identity""#)]);
     assert_eq!(kinds(&twice), ["duplicate_key sender.x"]);
     let tier = with(&[(r#"world!"}}"#, r#"world!"},"control":{"policy_tier":"passive"}}"#)]);

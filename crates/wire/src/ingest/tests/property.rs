@@ -1,5 +1,4 @@
-//! What holds for any envelope, compared with a second reading of the rules that shares no code
-//! with the first.
+//! Properties of any envelope, compared with an independent implementation of the rules.
 
 use proptest::prelude::*;
 use serde_json::Value;
@@ -7,10 +6,10 @@ use serde_json::Value;
 use super::*;
 use crate::envelope::json::Scanner;
 
-/// UTF-16, which can say lone surrogates.
+/// UTF-16, which can represent lone surrogates.
 type Wide = Vec<u16>;
 
-/// An envelope as somebody means it; how it is written comes on top.
+/// The content of an envelope, independent of its notation.
 #[derive(Clone, Debug)]
 struct Meant {
     pair: (&'static str, &'static str),
@@ -20,7 +19,7 @@ struct Meant {
     sender: Wide,
     text: Wide,
     idempotency_key: Option<Wide>,
-    /// Seconds since 1970, and how many minutes the clock that shows it is ahead.
+    /// Seconds since 1970, and the time zone offset in minutes.
     at: (i64, i64),
     fraction: String,
     raw: String,
@@ -37,7 +36,7 @@ fn pairs() -> impl Strategy<Value = (&'static str, &'static str)> {
     ])
 }
 
-/// Characters that have hurt: colons, blanks, quotes, everything.
+/// Characters that have caused bugs: colons, blanks, quotes and others.
 fn word() -> impl Strategy<Value = Wide> {
     let odd = ":\t\u{1f} \u{a0}\u{2003}\u{3000}\"\\/aZ09\u{212a}é😀\u{7f}\u{fffd}";
     let char = prop_oneof![
@@ -66,7 +65,7 @@ fn said() -> impl Strategy<Value = Wide> {
     })
 }
 
-/// JSON objects with space where it may be.
+/// JSON objects with white space wherever it is allowed.
 fn raw() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         prop::sample::select(vec!["null", "true", "-0.0", "1e999", "12345678901234567890", "[ ]"])
@@ -112,7 +111,7 @@ fn meant() -> impl Strategy<Value = Meant> {
         })
 }
 
-/// A JSON string: all escaped, or as little as must be.
+/// Formats a JSON string, with all characters escaped or as few as possible.
 fn quoted(units: &[u16], style: usize) -> String {
     let plain = |char: char| char >= ' ' && char != '"' && char != '\\';
     let mut out = String::from("\"");
@@ -130,7 +129,7 @@ fn quoted(units: &[u16], style: usize) -> String {
     out + "\""
 }
 
-/// The date of a day, found by walking over years and months.
+/// Returns the date of a day by counting years and months.
 fn date(mut day: i64) -> (i64, i64, i64) {
     let leap = |year: i64| year % 4 == 0 && year % 100 != 0 || year % 400 == 0;
     // 146,097 days are 400 years.
@@ -205,7 +204,7 @@ impl Meant {
         format!("{{{}}}", fields.join(if style.is_multiple_of(3) { "," } else { " ,\n" }))
     }
 
-    /// The key, from the published rules.
+    /// Returns the key according to the published rules.
     fn key(&self) -> String {
         let text = |units: &Wide| String::from_utf16(&strip(units)).unwrap();
         let (channel, provider) = self.pair;
@@ -229,7 +228,7 @@ impl Meant {
     }
 }
 
-/// What Python's `str.strip()` leaves: all that it takes away is one unit of UTF-16 long.
+/// Result of Python's `str.strip()`: every character that it removes is one UTF-16 unit.
 fn strip(units: &[u16]) -> Wide {
     let blank = |unit: &u16| {
         let low = matches!(unit, 0x09..=0x0D | 0x1C..=0x20 | 0x85 | 0xA0 | 0x1680);
@@ -242,7 +241,7 @@ fn strip(units: &[u16]) -> Wide {
     units[first..=last].to_vec()
 }
 
-/// What Python's `encode("utf-8", "surrogatepass")` gives.
+/// Result of Python's `encode("utf-8", "surrogatepass")`.
 fn surrogatepass(units: &[u16]) -> Vec<u8> {
     let mut out = Vec::new();
     for char in char::decode_utf16(units.iter().copied()) {
@@ -258,10 +257,10 @@ fn surrogatepass(units: &[u16]) -> Vec<u8> {
     out
 }
 
-/// The same JSON without space outside its strings.
+/// The same JSON without white space outside its strings.
 fn compact(json: &str) -> String {
     let pieces = json.split('"').collect::<Vec<_>>();
-    // A quote within a string is always written as an escape without quotes here.
+    // In these texts, a quote inside a string is always a `\u` escape.
     let piece = |(n, piece): (usize, &&str)| match n % 2 {
         0 => piece.replace([' ', '\n', '\t', '\r'], ""),
         _ => (*piece).to_owned(),
@@ -276,14 +275,14 @@ proptest! {
     fn keys_are_what_the_rules_say(meant in meant(), style in 0..12_usize) {
         let event = good(&meant.written(style));
         prop_assert_eq!(&event.dedupe.key, &meant.key());
-        // However it is written, and by whichever clock: it is the same event.
+        // The event is the same in any notation and time zone.
         let mut other = meant.clone();
         other.at.1 = 0;
         let other = good(&other.written(style + 1));
         prop_assert_eq!(&other.dedupe, &event.dedupe);
         prop_assert_eq!(other.observed_at_micros, event.observed_at_micros);
         prop_assert_eq!(other.payload_digest, event.payload_digest);
-        // An hour later, this hour is the one before.
+        // An hour later, this hour is the previous one.
         let mut later = meant.clone();
         later.at.0 += 3_600;
         let later = good(&later.written(style)).dedupe;
@@ -320,7 +319,7 @@ proptest! {
         let _ = inbox_query(&String::from_utf8_lossy(&bytes));
     }
 
-    /// What is JSON, and where it ends, is what another parser says of any text.
+    /// Both parsers agree on whether any text is JSON, and where it ends.
     #[test]
     fn json_is_what_others_take(
         parts in prop::collection::vec(prop::sample::select(PARTS), 0..16),
@@ -333,7 +332,7 @@ proptest! {
         prop_assert_eq!(ours, theirs.ok().map(serde_json::value::RawValue::get), "{}", text);
     }
 
-    /// Damage is noticed, or what is left is an envelope; others agree on what is JSON.
+    /// Damage is detected or leaves a valid envelope; another parser agrees on whether it is JSON.
     #[test]
     fn damage_never_makes_it_panic(
         meant in meant(),
@@ -365,7 +364,7 @@ proptest! {
     }
 }
 
-/// What JSON is made of, and almost.
+/// Tokens of JSON, and near misses.
 const PARTS: &[&str] = &[
     "[",
     "]",
@@ -398,17 +397,17 @@ const PARTS: &[&str] = &[
     "/",
 ];
 
-/// What damage may leave behind.
+/// Replacements used to damage a text.
 const PUT: &[&str] = &["", "\"", "{", "}", "[", "]", ",", ":", "\\", "\0", "1", "e", "\u{85}"];
 
-/// More of them where there is time.
+/// Number of cases; more in a soak test.
 fn cases(few: u32) -> u32 {
     if std::env::var_os("TENURE_SOAK").is_some() { few * 50 } else { few }
 }
 
 #[test]
 fn what_is_generated_is_json() {
-    // The generator above would prove little if it wrote something else than it means.
+    // Checks the generators themselves.
     let text = with(&[("user_eve", "a")]);
     serde_json::from_str::<Value>(&text).unwrap();
     assert_eq!(compact("{ \"a b\" : [ 1 , \" \" ] }"), "{\"a b\":[1,\" \"]}");

@@ -1,6 +1,6 @@
 use super::*;
 
-/// A part of the minimal envelope, what stands there instead, and what is said of it.
+/// A part of the minimal envelope, its replacement, and the resulting issues.
 const REFUSED: &[(&str, &str, &[&str])] = &[
     ("ingest.v1", "ingest.v2", &["unsupported_schema_version schema_version"]),
     (r#""ingest.v1""#, "1", &["string_type schema_version"]),
@@ -168,7 +168,7 @@ fn identities_have_a_longest_length() {
     let long = |bytes: usize| with(&[("user_eve", &"é".repeat(bytes / 2))]);
     assert_eq!(good(&long(1_024)).sender_identity.len(), 1_024);
     assert_eq!(wrong(&long(1_026)), ["string_too_long sender.identity"]);
-    // Only what is kept counts; a payload has no such limit.
+    // Only the trimmed text counts; a payload has no such limit.
     let padded = with(&[("user_eve", &format!("{}x", " ".repeat(2_000)))]);
     assert_eq!(good(&padded).sender_identity, "x");
     good(&with(&[("Hello, world!", &"x".repeat(100_000))]));
@@ -226,7 +226,7 @@ fn what_is_not_json_is_told_with_its_place() {
 
 #[test]
 fn nesting_has_a_limit_and_needs_no_stack() {
-    // The envelope and its payload are two of them.
+    // The envelope and its payload count as two levels.
     let nested = |depth: usize, open: &str, inside: &str, close: &str| {
         let (open, close) = (open.repeat(depth - 1), close.repeat(depth - 1));
         with(&[(r#""raw":{}"#, &format!(r#""raw":{{"a":{open}{inside}{close}}}"#))])
@@ -237,7 +237,7 @@ fn nesting_has_a_limit_and_needs_no_stack() {
         assert_eq!(wrong(&nested(126 / levels, open, inside, close)), ["recursion_limit "]);
     }
     assert_eq!(wrong(&nested(123, "[", "", "]")), ["recursion_limit "]);
-    // The deepest one can be read by others where it is read: on a page of the inbox.
+    // The deepest accepted envelope is readable on a page of the inbox.
     let deepest = good(&nested(122, "[", "", "]")).envelope;
     let page = format!(r#"{{"data":[{{"envelope":{deepest}}}]}}"#);
     serde_json::from_str::<serde_json::Value>(&page).unwrap();
