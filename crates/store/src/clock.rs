@@ -1,4 +1,4 @@
-//! The clock that a store on this machine judges expiry by.
+//! Clock by which a store on this machine judges expiry.
 
 #[cfg(any(feature = "file", feature = "etcd"))]
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -19,13 +19,13 @@ impl Clock for BootClock {
     }
 }
 
-/// The wall clock, for the times shown to people. etcd cannot be asked for its time; a store that
-/// replaces a lost one in etcd also takes this as its first floor.
+/// Reads the wall clock, for times shown to people. etcd does not report its time. A store that
+/// replaces a lost one in etcd also uses this as its first floor.
 #[cfg(any(feature = "file", feature = "etcd"))]
 #[expect(clippy::disallowed_methods, reason = "no expiry is judged by it")]
 pub(crate) fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    // Milliseconds fit 64 bits for longer than there will be clocks.
+    // 64 bits hold the milliseconds of 584 million years.
     since.as_millis() as u64
 }
 

@@ -1,10 +1,10 @@
-//! Connections to servers of the kinds that stores live on, for others who read there: the same
-//! URLs, the same parameters for encryption, the same words for what goes wrong.
+//! Connections to Redis and PostgreSQL for other crates, with the same URLs, TLS parameters and
+//! error messages as the stores.
 
 use tenure_core::{BoxFuture, StoreResult};
 
-/// Takes the parameters of these names out of a URL, unescaped, and gives the URL without them. A
-/// URL that could be read in two ways is refused, because one of them would print a password.
+/// Splits the named parameters from a URL: returns the URL without them, and their unescaped
+/// values. Refuses an ambiguous URL, because one reading of it would print a password.
 pub fn take_parameters<const N: usize>(
     url: &str,
     names: [&str; N],
@@ -12,14 +12,14 @@ pub fn take_parameters<const N: usize>(
     crate::tls::take(url, names)
 }
 
-/// A connection to Redis. It ends with its last copy.
+/// Connection to Redis. It closes when its last clone is dropped.
 #[cfg(feature = "redis")]
 #[derive(Clone)]
 pub struct RedisConnection(pub(crate) crate::redis::DrivenConnection);
 
 #[cfg(feature = "redis")]
 impl RedisConnection {
-    /// For commands. It has to be dropped before this.
+    /// Returns a connection for commands. Drop it before this one.
     pub fn commands(&self) -> redis::aio::MultiplexedConnection {
         self.0.connection.clone()
     }
@@ -39,9 +39,9 @@ pub fn postgres(url: &str) -> BoxFuture<'_, StoreResult<tokio_postgres::Client>>
     Box::pin(crate::postgres::connect_once(url))
 }
 
-/// TLS settings for a server whose certificate must name it. `authority` is a
-/// file with the authorities to trust, those of the system if there is none; `identity` the files
-/// with the client's certificate and key.
+/// Builds TLS settings that require a server certificate for the server's name. `authority` is a
+/// file with the authorities to trust; without it, those of the system are trusted. `identity`
+/// names the files with the client's certificate and key.
 #[cfg(feature = "tls")]
 pub fn tls(
     authority: Option<String>,

@@ -1,4 +1,4 @@
-//! The store trait for backends and layers: signatures and checks of arguments, once.
+//! Implementation of the store trait for backends and layers: signatures and argument checks.
 
 /// Implements [`tenure_core::Store`] for a type: `impl_store!(Redis by own_method);`
 ///
@@ -13,9 +13,9 @@
 /// }
 /// ```
 ///
-/// The macro after `by` says what is called: `own_method` calls `self.hold_claim(...)`,
-/// `bounded_call` (etcd) adds a time limit, `layer_method` is for signatures, `pass_on` for the
-/// wrappers of tests. `abilities` is `own_method!(self)`.
+/// The macro after `by` makes the call: `own_method` calls `self.hold_claim(...)`, `bounded_call`
+/// (etcd) adds a time limit, `layer_method` is for signatures, `pass_on` for the wrappers of tests.
+/// `abilities` is `own_method!(self)`.
 macro_rules! impl_store {
     ($store:ident by $call:ident) => {
         $crate::delegate::impl_store! { @methods $store $call

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rustix::fs::statfs;
 
-/// The kinds that are known, by the number that the kernel gives for them.
+/// Known types, by the number that the kernel reports.
 const FILESYSTEM_TYPES: &[(u32, &str)] = &[
     // ext2 and ext3 have the same number.
     (0xef53, "ext4"),
@@ -35,13 +35,13 @@ const FILESYSTEM_TYPES: &[(u32, &str)] = &[
     (0x7366_746e, "ntfs3"),
 ];
 
-/// The name of the kind, or its number in hexadecimal; `None` when it cannot be asked.
+/// Returns the name of the type, or its number in hexadecimal; `None` when it cannot be determined.
 pub(crate) fn kind(path: &Path) -> Option<String> {
     // The number has 32 bits; the field is wider, and on some machines signed.
     Some(name(statfs(path).ok()?.f_type as u32))
 }
 
-/// Free bytes for an ordinary user.
+/// Returns the bytes that are free for an unprivileged user.
 #[cfg(feature = "sqlite")]
 pub(crate) fn free_bytes(path: &Path) -> Option<u64> {
     let room = rustix::fs::statvfs(path).ok()?;

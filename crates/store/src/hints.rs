@@ -33,7 +33,7 @@ impl Hints {
         });
     }
 
-    /// Listens to a group from now on.
+    /// Subscribes to the hints of a group.
     pub(crate) fn watch<S>(&self, group: &GroupName, source: S) -> Box<dyn Watch>
     where
         S: Debug + Send + Sync + 'static,

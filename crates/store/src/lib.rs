@@ -1,7 +1,7 @@
 //! The stores behind Tenure.
 //!
 //! Each backend implements [`tenure_core::Store`], whose doc comment is the contract; the suite in
-//! `conformance` holds all of them, and the wrappers, to every sentence of it.
+//! `conformance` checks every backend and wrapper against it.
 //!
 //! | URL | backend | cargo feature |
 //! |---|---|---|
@@ -12,7 +12,7 @@
 //! | `redis://...`, `rediss://...` | `redis` | `redis` |
 //! | `etcd://...` | `etcd` | `etcd` |
 //!
-//! Encrypted connections are the feature `tls`.
+//! Encrypted connections need the feature `tls`.
 
 mod clock;
 #[cfg(feature = "conformance")]
@@ -53,14 +53,14 @@ pub use url::{IfAbsent, StoreUrl};
 /// The group of the poll lease layout: in Redis, foreign instances may share its keys.
 pub const SHARED_GROUP: &str = "poll";
 
-/// After so many claims through one handle the audit trail of a SQL store is cut to what the store
-/// keeps of it again; opening a store does it, too.
+/// Number of claims through one handle after which a SQL store trims its audit trail. Opening a
+/// store trims it, too.
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 const CLAIMS_PER_TRIM: u64 = 256;
 
-/// The fates that the marks of the holds tell by themselves, and which holds must be looked at;
-/// those are lost until the look says otherwise. `common` is their common mark, found while the
-/// store was at work.
+/// Decides the fates of holds by their marks alone. Also returns the indices of the holds that must
+/// be looked up, which count as lost until then. `common` is the mark that all holds share,
+/// computed while the store worked.
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "etcd"))]
 fn fates_by_mark(
     session: &tenure_core::Session,

@@ -6,7 +6,7 @@ use tenure_core::{Code, StoreError, StoreResult};
 /// migration must not touch a store that has it.
 #[derive(Clone, Copy, Debug)]
 pub struct Migration {
-    /// Its place, from 1.
+    /// Position, from 1.
     pub number: i64,
     /// Topic, in a word.
     pub name: &'static str,
@@ -14,25 +14,25 @@ pub struct Migration {
     pub sql: &'static str,
 }
 
-/// The migrations of one owner, and the table that remembers which were applied. A store has its
-/// own; whoever keeps tables beside it has another.
+/// The migrations of one owner, and the table that records which were applied. A store has its own
+/// history; a crate with tables beside it has another.
 #[derive(Clone, Copy, Debug)]
 pub struct MigrationHistory {
-    /// A plain name.
+    /// Table name that needs no quotes.
     pub table: &'static str,
-    /// In their order.
+    /// Migrations in order.
     pub migrations: &'static [Migration],
 }
 
 impl Migration {
-    /// Why binaries from before this migration must stop; empty when they may go on.
+    /// Returns why binaries older than this migration must stop; empty when they may continue.
     pub(crate) fn breaking(&self) -> &'static str {
         let first = self.sql.lines().next().unwrap_or_default();
         first.strip_prefix("--! breaking: ").unwrap_or_default()
     }
 }
 
-/// A migration that a store remembers.
+/// A migration that a store has recorded as applied.
 #[derive(Clone, Debug)]
 pub(crate) struct AppliedMigration {
     pub(crate) number: i64,
@@ -40,7 +40,7 @@ pub(crate) struct AppliedMigration {
     pub(crate) breaking: String,
 }
 
-/// Which of `known` are still to be applied, or why this binary must not go on.
+/// Returns which of `known` are still to be applied, or why this binary must stop.
 pub(crate) fn pending<'a>(
     known: &'a [Migration],
     applied: &[AppliedMigration],

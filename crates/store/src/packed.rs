@@ -1,11 +1,11 @@
-//! A checkpoint as one value, where a store keeps bytes under keys: `version epoch unix_ms
+//! Checkpoint encoded as one value, for stores that keep bytes under keys: `version epoch unix_ms
 //! length\n`, then an instance of that length, then the document. The commit script of Redis writes
-//! the same.
+//! the same form.
 
 use tenure_core::store::Checkpoint;
 use tenure_core::{Document, Epoch, InstanceId, Version};
 
-/// Reads one back; `None` when it is something else.
+/// Decodes such a value; `None` when it has another form.
 pub(crate) fn unpack(entry: &[u8]) -> Option<Checkpoint> {
     let end = entry.iter().position(|byte| *byte == b'\n')?;
     let (head, rest) = (std::str::from_utf8(&entry[..end]).ok()?, &entry[end + 1..]);

@@ -11,9 +11,9 @@ pub enum Database {
     Sqlite(PathBuf),
     /// A schema of a PostgreSQL database.
     Postgres {
-        /// For [`postgres::server_from_url`].
+        /// URL for [`postgres::server_from_url`].
         url: String,
-        /// A plain name.
+        /// Schema name that needs no quotes.
         schema: String,
     },
 }

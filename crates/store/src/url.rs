@@ -33,12 +33,12 @@ enum UrlScheme {
     Etcd,
 }
 
-/// Action where no store exists yet.
+/// Action when no store exists yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IfAbsent {
-    /// Make one.
+    /// Create it.
     Create,
-    /// Say so ([`Code::Absent`]): for commands that only look.
+    /// Fail with [`Code::Absent`]: for commands that only read.
     Refuse,
 }
 
@@ -51,7 +51,7 @@ fn bad(detail: impl Into<String>) -> StoreError {
 }
 
 impl StoreUrl {
-    /// Whether foreign instances may share this group's keys, and change them by themselves.
+    /// Whether foreign members may share and change this group's keys.
     pub fn is_shared(&self, group: &GroupName) -> bool {
         matches!(self.kind, UrlScheme::Redis | UrlScheme::Rediss) && group.as_str() == SHARED_GROUP
     }
@@ -75,7 +75,7 @@ impl StoreUrl {
             _ => None,
         };
         let Some((kind, own)) = known else {
-            // The rest may hold a password; the scheme cannot, unless it is not one.
+            // The rest may contain a password, and so may a scheme that does not look like one.
             let plain = scheme.len() <= 16 && scheme.chars().all(|c| c.is_ascii_alphanumeric());
             let scheme = if plain { scheme } else { "(not shown)" };
             return Err(bad(format!("unknown scheme {scheme}")));
@@ -140,13 +140,13 @@ impl StoreUrl {
 
     /// Opens the store and brings its schema up to date. Checkpoints are not signed.
     ///
-    /// `entropy` is 128 random bits of the caller, used where a store must be told apart from an
-    /// earlier one at the same place.
+    /// `entropy` is 128 random bits from the caller, which distinguish a new store from an earlier
+    /// one at the same place.
     pub async fn open(&self, if_absent: IfAbsent, entropy: u128) -> StoreResult<Arc<dyn Store>> {
         self.open_signed(if_absent, entropy, Signing::Off).await
     }
 
-    /// The same with signed checkpoints.
+    /// Like [`Self::open`], with signed checkpoints.
     pub async fn open_signed(
         &self,
         if_absent: IfAbsent,
@@ -157,7 +157,7 @@ impl StoreUrl {
         Ok(Arc::new(Sealed::new(bare, signing)))
     }
 
-    /// The same for tools that look at seals themselves: documents are as they are stored.
+    /// Like [`Self::open`], for tools that read seals themselves: documents are returned as stored.
     pub fn open_bare(
         &self,
         if_absent: IfAbsent,
@@ -211,7 +211,7 @@ impl StoreUrl {
         }
     }
 
-    /// Database for tables of other crates; not every kind of store has one.
+    /// Returns the database for tables of other crates; not every kind of store has one.
     #[cfg(any(feature = "sqlite", feature = "postgres"))]
     pub fn tables(&self) -> StoreResult<crate::sql::Database> {
         use crate::sql::Database;
@@ -225,7 +225,7 @@ impl StoreUrl {
         }
     }
 
-    /// The statements that make or update the schema, for those who may not run them through us.
+    /// Returns the statements that create or update the schema, for an administrator to run.
     pub fn migration_script(&self) -> StoreResult<String> {
         match self.kind {
             #[cfg(feature = "file")]
@@ -265,7 +265,7 @@ impl StoreUrl {
     }
 }
 
-/// An `etcd://` URL taken apart.
+/// Parts of an `etcd://` URL.
 #[cfg_attr(not(feature = "etcd"), allow(dead_code, reason = "it is checked, and then not built"))]
 struct EtcdParts {
     hosts: Vec<String>,
@@ -273,7 +273,7 @@ struct EtcdParts {
     tls: Option<PemFiles>,
 }
 
-/// Reads `[USER:PASSWORD@]HOST:PORT[,HOST:PORT...]` and the parameters beside `prefix`.
+/// Reads `[USER:PASSWORD@]HOST:PORT[,HOST:PORT...]` and the parameters other than `prefix`.
 fn etcd_parts(
     credentials: Option<&str>,
     place: &str,
@@ -319,9 +319,9 @@ fn not_built(kind: UrlScheme) -> StoreError {
     StoreError::refused(Code::NotBuilt, format!("cargo feature {feature}"))
 }
 
-/// Takes `[user[:password]@]host[/path][?parameters]` apart: what comes before `@`, the place, and
-/// the parameters. Refuses what could be read in two ways, because one of them would print a
-/// password: `@`, `/` and `?` inside a part have to be percent-escaped.
+/// Splits `[user[:password]@]host[/path][?parameters]` into credentials, place (host and path) and
+/// parameters. Refuses an ambiguous URL, because one reading of it would print a password: `@`, `/`
+/// and `?` inside a part must be percent-escaped.
 pub(crate) fn parts(rest: &str) -> StoreResult<(Option<&str>, &str, &str)> {
     let escape = || bad("write @ as %40, / as %2F and ? as %3F inside a user, password or prefix");
     let (credentials, after) = match rest.split_once('@') {
@@ -339,7 +339,7 @@ pub(crate) fn parts(rest: &str) -> StoreResult<(Option<&str>, &str, &str)> {
     Ok((credentials, place, query))
 }
 
-/// Text of a part of a URL; `what` names the part in the error.
+/// Unescapes a part of a URL; `what` names the part in the error.
 pub(crate) fn unescape(part: &str, what: &str) -> StoreResult<String> {
     let text = percent_encoding::percent_decode_str(part).decode_utf8();
     text.map(Cow::into_owned).map_err(|_| bad(format!("{what} is not UTF-8")))
@@ -353,7 +353,7 @@ fn namespace_text(escaped: &str) -> StoreResult<String> {
     Ok(text)
 }
 
-/// Without password and without parameters, which may carry one too.
+/// Omits the password, and the driver's parameters, which may contain one.
 impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (scheme, own) = match self.kind {
@@ -367,7 +367,7 @@ impl fmt::Display for StoreUrl {
             UrlScheme::Rediss => ("rediss", "prefix"),
             UrlScheme::Etcd => ("etcd", "prefix"),
         };
-        // What was parsed can be taken apart again; if not, it is not shown.
+        // `parse` has split this text before; if it cannot be split again, it is not shown.
         let (credentials, place, _) = parts(&self.rest).unwrap_or((None, "(not shown)", ""));
         let user = credentials.and_then(|text| text.split(':').next());
         let place = user.map_or(place.to_owned(), |user| format!("{user}@{place}"));
@@ -379,7 +379,7 @@ impl fmt::Display for StoreUrl {
     }
 }
 
-/// As it prints.
+/// The same text as `Display`.
 impl fmt::Debug for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "StoreUrl({self})")
@@ -441,7 +441,7 @@ mod tests {
             ("me:s3cret@h", Code::BadUrl),
             ("me%40x,s3cret:h", Code::BadUrl),
             ("postgres:h", Code::BadUrl),
-            // Each of these could be read in two ways.
+            // Each of these is ambiguous.
             ("postgres://me:s3cret?x@h/db", Code::BadUrl),
             ("postgres://me:s3cret/x@h/db", Code::BadUrl),
             ("postgres://me:s3@s3cret@h/db", Code::BadUrl),

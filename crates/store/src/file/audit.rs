@@ -1,8 +1,8 @@
 //! The audit trail of a group: lines in a file, and the newest entries in the group's own file.
 //!
-//! An entry is first written with the state that it tells of, in one step; lines are appended only
-//! of entries that are durable already. So the trail never tells of what did not happen, misses
-//! nothing that did, and costs no write of its own each time.
+//! An entry is first written in one step with the change that it records. Only durable entries are
+//! appended as lines. So the trail contains exactly what happened, and an entry costs no write of
+//! its own.
 
 use tenure_core::store::{AuditEntry, AuditRange};
 use tenure_core::{GroupName, StoreResult};
@@ -11,13 +11,13 @@ use tenure_wire::folder::{self, AuditLine};
 use super::writer::{DiskResult as _, FileWriter, damaged};
 use crate::state::{GroupRows, durable};
 
-/// So many entries stay in the group's own file before they become lines.
+/// Number of durable entries in the group's own file at which they are appended as lines.
 const TAIL_ENTRIES: usize = 64;
 
-/// The largest file that is read.
+/// Size limit of a file that is read.
 pub(super) const MAX_AUDIT_FILE_BYTES: usize = 1 << 30;
 
-/// The whole lines of an audit file.
+/// The complete lines of an audit file.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct AuditFile {
     bytes: u64,
@@ -26,7 +26,7 @@ pub(super) struct AuditFile {
 }
 
 impl FileWriter {
-    /// The newest entry that is a line.
+    /// Returns the number of the newest entry that is a line.
     pub(super) fn flushed(&self, name: &GroupName) -> u64 {
         let trail = self.rooms.get(name).and_then(|room| room.trail);
         trail.map_or(0, |trail| trail.last_seq)
@@ -42,8 +42,8 @@ impl FileWriter {
         Ok((lines, whole as u64, whole == bytes.len()))
     }
 
-    /// Looks at the audit file for the first time. Lines that were torn by a crash are still in the
-    /// group's own file; if some are in neither, the file is damaged and kept aside.
+    /// Reads the audit file for the first time. Entries whose lines a crash tore are still in the
+    /// group's own file. If some are in neither, the file is damaged and is set aside.
     fn look(&mut self, name: &GroupName, group: &GroupRows) -> StoreResult<AuditFile> {
         if let Some(trail) = self.rooms.get(name).and_then(|room| room.trail) {
             return Ok(trail);
@@ -63,14 +63,14 @@ impl FileWriter {
         Ok(trail)
     }
 
-    /// Makes lines of the entries that are durable, once there are enough of them.
+    /// Appends the durable entries as lines, once there are enough of them.
     pub(super) fn flush(&mut self, name: &GroupName, group: &GroupRows) -> StoreResult<()> {
         let durable_seq = self.room(name).durable_seq;
         let is_durable = |entry: &&AuditEntry| entry.seq <= durable_seq;
         if group.audit.iter().filter(is_durable).count() < TAIL_ENTRIES {
             return Ok(());
         }
-        // A damaged file was kept aside: this one starts anew. Who reads the trail is told.
+        // The first call sets a damaged file aside; the second one starts a new file.
         let trail = self.look(name, group).or_else(|_| self.look(name, group))?;
         let entries = group.audit.iter().filter(is_durable);
         let lines: Vec<_> =
@@ -80,7 +80,7 @@ impl FileWriter {
         let bytes = folder::write_lines(&lines);
         let access = self.access(&path)?;
         let appended = self.disk.append(&path, trail.bytes, &bytes, access);
-        // Nothing is lost by an error: the entries are in the group's file until they are lines.
+        // An error loses nothing: the entries stay in the group's file until they are lines.
         let synced = appended.and_then(|()| self.disk.sync(&path));
         synced.at(&path)?;
         if trail.bytes == 0 {
@@ -95,7 +95,7 @@ impl FileWriter {
         self.trim(name)
     }
 
-    /// Cuts the file when it has a quarter more lines than are kept.
+    /// Trims the file once it exceeds the number of lines to keep by a quarter.
     fn trim(&mut self, name: &GroupName) -> StoreResult<()> {
         let kept = usize::try_from(self.store.audit_kept).unwrap_or(usize::MAX);
         let Some(trail) = self.room(name).trail else { return Ok(()) };
@@ -105,7 +105,7 @@ impl FileWriter {
         let (lines, ..) = self.read_lines(name)?;
         let newest = &lines[lines.len().saturating_sub(kept)..];
         let bytes = folder::write_lines(newest);
-        // The state that this belongs to is not written yet, and whoever looks finds either file.
+        // The group's state is written later; until then the old and the new file are both valid.
         let path = self.paths.audit(name);
         self.write_file(&path, &bytes)?;
         let (bytes, lines) = (bytes.len() as u64, newest.len());
@@ -113,7 +113,7 @@ impl FileWriter {
         Ok(())
     }
 
-    /// A part of the trail, oldest first.
+    /// Returns a part of the trail, oldest first.
     pub(super) fn audit(
         &mut self,
         name: &GroupName,

@@ -1,4 +1,4 @@
-//! Opening a store: the lock, what was written down, and what others left.
+//! Opening of a store: the lock, the stored state, and the files of other programs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -76,11 +76,11 @@ impl FileWriter {
     fn has_store(&self) -> StoreResult<bool> {
         let folder = self.paths.folder();
         let names = self.disk.list(&folder).at(&folder)?;
-        // A folder with nothing but a lock is of a store that was never finished.
+        // A folder that contains only a lock belongs to a store whose creation was not completed.
         Ok(names.iter().any(|name| name.starts_with("store.json") || name.starts_with("group-")))
     }
 
-    /// The cursor of another duty is under the lock of its store, not under one of its own.
+    /// Refuses a file that is another duty's cursor: the lock of that duty's store protects it.
     fn belongs_to_nobody(&self) -> StoreResult<()> {
         for owner in self.paths.owners() {
             if self.disk.stamp(&owner).at(&owner)?.is_some() {
@@ -92,7 +92,7 @@ impl FileWriter {
         Ok(())
     }
 
-    /// A file with two names has two folders, and so two locks, which know nothing of each other.
+    /// Refuses hard links: a file with two names would have two folders and two independent locks.
     fn has_one_name(&self) -> StoreResult<()> {
         for (name, _) in self.cursors()? {
             let path = self.paths.parent().join(name);
@@ -109,7 +109,7 @@ impl FileWriter {
         Ok(())
     }
 
-    /// The names of all cursor files, and of which duties they are if the names tell.
+    /// Returns the names of all cursor files, each with its duty if the name contains it.
     fn cursors(&self) -> StoreResult<Vec<(String, Option<DutyKey>)>> {
         let folder = self.paths.parent();
         let names = self.disk.list(folder).at(folder)?;
@@ -117,7 +117,7 @@ impl FileWriter {
         Ok(names.into_iter().filter_map(cursor).collect())
     }
 
-    /// Before anything is written: makes a store of what was only looked at so far.
+    /// Enters the store before the first write, if its file was only read so far.
     pub(super) fn prepare(&mut self) -> StoreResult<()> {
         match self.lock {
             Some(_) => Ok(()),
@@ -125,7 +125,7 @@ impl FileWriter {
         }
     }
 
-    /// Takes the lock and reads the state, or writes the first one.
+    /// Takes the lock, and reads the state or writes the initial one.
     fn enter(&mut self, asked: bool) -> StoreResult<()> {
         self.has_one_name()?;
         let folder = self.paths.folder();
@@ -137,7 +137,7 @@ impl FileWriter {
             let what = format!("{} is locked", path.display());
             return Err(StoreError::refused(Code::InUse, what));
         };
-        // What the process before us wrote may not be durable yet; nothing is built on it before.
+        // Writes of the previous process must be durable before anything builds on them.
         self.unsynced.extend([self.paths.parent().to_owned(), folder.clone()]);
         self.settle()?;
         let names = self.disk.list(&folder).at(&folder)?;
@@ -145,8 +145,8 @@ impl FileWriter {
         self.lock = Some(lock);
         let entered = self.enter_all(&names);
         if entered.is_err() {
-            // Who has the lock knows every epoch: with some of them only, the next call would grant
-            // others again. So this is a look once more, and the next call starts over.
+            // The lock's holder must know every epoch: with only some, the next call could grant
+            // one again. So the store is read-only again, and the next call starts over.
             self.lock = None;
             self.rooms.clear();
             self.lost.clear();
@@ -196,7 +196,7 @@ impl FileWriter {
         Ok(())
     }
 
-    /// Reads the state of every group; what is damaged is kept aside and remembered.
+    /// Reads the state of every group. Damaged files are set aside and recorded in `lost`.
     fn enter_groups(&mut self, names: &[String]) -> StoreResult<()> {
         let retention = Retention {
             history_slots: usize::try_from(self.store.history_slots).unwrap_or(1),
@@ -236,8 +236,8 @@ impl FileWriter {
         Ok(())
     }
 
-    /// Looks for cursor files that the state does not know: those of others, and those whose state
-    /// was lost. What is wrong with one of them is told to whoever asks for it.
+    /// Reads cursor files that the state does not know: those of other programs, and those whose
+    /// state was lost. Errors are ignored here; a call for that duty reports them.
     fn scan(&mut self) -> StoreResult<()> {
         for (name, duty) in self.cursors()? {
             let path = self.paths.parent().join(name);
@@ -255,7 +255,7 @@ impl FileWriter {
         Ok(())
     }
 
-    /// The duty of a file whose name was too long.
+    /// Returns the duty of a cursor file whose name was too long to contain it.
     fn named_inside(&self, path: &Path) -> Option<DutyKey> {
         let bytes = self.disk.read(path, cursor::MAX_CURSOR_FILE_BYTES).ok()?;
         match cursor::read(&bytes) {

@@ -1,4 +1,4 @@
-//! Cursor files: reading them with care, replacing them in the right order.
+//! Cursor files: validated when read, replaced in a crash-safe order.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -14,11 +14,11 @@ use super::disk::Stamp;
 use super::paths::FilePaths;
 use super::writer::{DiskResult as _, FileWriter, damaged, refused};
 
-/// Writer of a cursor file that names none.
+/// Instance recorded for a cursor file that names no writer.
 const PLAIN_WRITER: &str = "v1";
 
 impl FileWriter {
-    /// The newest checkpoint of a duty, read from its cursor file.
+    /// Reads the newest checkpoint of a duty from its cursor file.
     pub(super) fn read(&mut self, duty: &DutyKey) -> StoreResult<Option<Checkpoint>> {
         let path = self.paths.cursor(duty);
         let Some(stamp) = self.disk.stamp(&path).at(&path)? else {
@@ -43,7 +43,7 @@ impl FileWriter {
         Ok(Some(checkpoint))
     }
 
-    /// Reads a file; what is wrong with it is told apart from a disk that does not answer.
+    /// Reads a file. The inner error is for invalid content, the outer one for a failed read.
     fn parse(&self, path: &Path) -> StoreResult<Result<CursorFile, InvalidCursorFile>> {
         match self.disk.read(path, cursor::MAX_CURSOR_FILE_BYTES) {
             Ok(bytes) => Ok(cursor::read(&bytes)),
@@ -57,7 +57,7 @@ impl FileWriter {
         }
     }
 
-    /// Reads the cursor file again if it is another one than the one that was read last.
+    /// Reads the cursor file again if it has changed since it was last read.
     pub(super) fn refresh(&mut self, duty: &DutyKey) -> StoreResult<()> {
         let path = self.paths.cursor(duty);
         let stamp = self.disk.stamp(&path).at(&path)?;
@@ -68,7 +68,7 @@ impl FileWriter {
         self.read(duty).map(drop)
     }
 
-    /// The same for a call that needs no cursor: a damaged one is told to those who do.
+    /// Like `refresh`, for a call that needs no cursor: leaves a damaged one to the calls that do.
     pub(super) fn refresh_if_whole(&mut self, duty: &DutyKey) -> StoreResult<()> {
         match self.refresh(duty) {
             Err(error) if error.code() == Code::Damaged => Ok(()),
@@ -84,7 +84,7 @@ impl FileWriter {
         room.stamps.insert(duty.id.clone(), stamp);
         room.aside.remove(&duty.id);
         if writes {
-            // A mere look counts nothing: it would have to be written down to stay the same.
+            // Counted only under the lock: a count must be stored to stay valid.
             let version = room.versions.entry(duty.id.clone()).or_default();
             *version = found.version.max(*version);
         }
@@ -101,8 +101,8 @@ impl FileWriter {
         }
     }
 
-    /// There is no cursor file. That is an answer only if there was none before: who starts from
-    /// nothing by mistake does everything again.
+    /// Handles a missing cursor file. It is an error if there was one before: work that starts from
+    /// nothing by mistake repeats everything.
     fn absent(&mut self, duty: &DutyKey, path: &Path) -> StoreResult<()> {
         self.live.step(|state, _| state.group(&duty.group).note_checkpoint(&duty.id, None));
         let room = self.room(&duty.group);
@@ -112,7 +112,7 @@ impl FileWriter {
             return Err(damaged(format!("{what}; {}", self.advice(duty, path))));
         }
         let seen = room.versions.get(&duty.id).is_some_and(|version| *version > Version::ZERO);
-        // The first one is written to the history before there is a cursor file at all.
+        // The first checkpoint enters the history before the cursor file exists.
         let first = Version::ZERO.next()?;
         if seen || self.generations(duty)?.first().is_some_and(|newest| *newest > first) {
             let what = format!("{} is gone", path.display());
@@ -121,7 +121,7 @@ impl FileWriter {
         Ok(())
     }
 
-    /// Handles a cursor file that cannot be used.
+    /// Returns the advice for a cursor file that cannot be used.
     fn advice(&self, duty: &DutyKey, path: &Path) -> String {
         let newest = self.generations(duty).unwrap_or_default().first().copied();
         let newest = newest.map_or("there is none in the history".to_owned(), |version| {
@@ -134,7 +134,7 @@ impl FileWriter {
         format!("put a good file at {path} ({newest}), or give it up: `tenure forget {duty}`")
     }
 
-    /// Keeps a damaged cursor file under another name, and remembers that it did.
+    /// Sets a damaged cursor file aside under another name, and records that.
     fn put_aside(&mut self, duty: &DutyKey, path: &Path, why: &str) -> StoreResult<StoreError> {
         self.live.step(|state, _| state.group(&duty.group).note_checkpoint(&duty.id, None));
         if self.lock.is_none() {
@@ -142,7 +142,7 @@ impl FileWriter {
         }
         let aside = self.free_aside(path)?;
         self.room(&duty.group).aside.insert(duty.id.clone(), aside.display().to_string());
-        // Remembered first: a file that is gone and not remembered would look like none at all.
+        // Recorded first: after a crash in between, the file would look as if it had never existed.
         if self.ready(&duty.group).is_ok() {
             self.persist_as_is(&duty.group)?;
         }
@@ -153,16 +153,16 @@ impl FileWriter {
         Ok(damaged(format!("{path_shown} {why}; it is kept as {aside}; {advice}")))
     }
 
-    /// A file of ours. If it is older than what is known it was put back by somebody: then it is
-    /// the newest checkpoint, as a plain one would be. Counting on from its own version would give
-    /// a version a second time, and overwrite what the history has of the first.
+    /// Accepts a file in our own format. If its version is older than the known ones, somebody put
+    /// it back: then it becomes the newest checkpoint, as a plain file does. Counting on from its
+    /// own version would reuse a version and overwrite its entry in the history.
     fn put_back(&mut self, duty: &DutyKey, found: Checkpoint) -> StoreResult<Checkpoint> {
         let newest = self.generations(duty)?.first().copied().unwrap_or_default();
         if found.version < newest.max(self.seen(duty)) {
             return self.import(duty, found);
         }
         if found.version > newest && self.lock.is_some() {
-            // The process ended before it could say that this one was stored.
+            // The process ended before it could note that this version was stored.
             self.keep_generation(duty, found.version);
         }
         Ok(found)
@@ -173,15 +173,15 @@ impl FileWriter {
         seen.copied().unwrap_or_default()
     }
 
-    /// A file that somebody put there who did not count: the newest checkpoint, whatever was here
-    /// before. It goes to the history at once, so that its version stays what it is.
+    /// Imports a file from outside as the newest checkpoint, whatever was stored before. It enters
+    /// the history at once, so that its version stays the same.
     fn import(&mut self, duty: &DutyKey, found: Checkpoint) -> StoreResult<Checkpoint> {
         let newest = match self.generations(duty)?.first() {
             Some(version) => Some(self.generation(duty, *version)?),
             None => None,
         };
         let seen = self.seen(duty);
-        // Who wrote a plain file is not known, so when it was touched says nothing.
+        // The writer of a plain file is unknown, so its modification time means nothing.
         let same = |newest: &Checkpoint| {
             newest.instance == found.instance
                 && newest.document == found.document
@@ -210,7 +210,7 @@ impl FileWriter {
         self.versions(duty, FilePaths::is_generation)
     }
 
-    /// The newest version in the history of a duty, even if it is not sure that it was stored.
+    /// Returns the newest version in the history of a duty, even if it may not have been stored.
     fn pending(&self, duty: &DutyKey) -> StoreResult<Version> {
         let pending = self.versions(duty, FilePaths::is_pending)?;
         let stored = self.generations(duty)?;
@@ -265,7 +265,7 @@ impl FileWriter {
         self.write_file(&path, &cursor::write(duty, of))
     }
 
-    /// The checkpoints of a duty, newest first. While the cursor file is damaged, those of before.
+    /// Returns the checkpoints of a duty, newest first; while the cursor is damaged, earlier ones.
     pub(super) fn history(&mut self, duty: &DutyKey) -> StoreResult<Vec<Checkpoint>> {
         let mut versions = self.generations(duty)?;
         let newest = match self.read(duty) {
@@ -275,7 +275,7 @@ impl FileWriter {
             Err(error) => return Err(error),
         };
         if let Some(newest) = &newest {
-            // One that is newer was on its way when the process ended.
+            // A newer entry was still being stored when the process ended.
             versions.retain(|version| *version < newest.version);
         }
         let slots = self.live.step(|state, _| state.retention.history_slots);
@@ -287,7 +287,7 @@ impl FileWriter {
         Ok(history)
     }
 
-    /// Stores checkpoints, one after the other: they take effect together only one by one.
+    /// Stores checkpoints one after the other; a batch is not atomic.
     pub(super) fn commit(
         &mut self,
         session: &Session,
@@ -298,7 +298,7 @@ impl FileWriter {
         for commit in commits {
             self.refresh(&commit.hold.duty)?;
         }
-        // Nobody can take a duty over until this writer is given back, so the judgement stands.
+        // Nobody can claim a duty while this call has the writer, so the decision stays valid.
         let judge = |state: &mut crate::state::StoreState, now: LocalInstant| {
             let group = state.group(&session.group);
             let judge = |commit: &Commit| {
@@ -321,10 +321,10 @@ impl FileWriter {
         Ok(answers)
     }
 
-    /// Replaces a cursor file. What it replaces is in the history before it is gone, and so is the
-    /// new one: a version that was stored once is never counted again, even if somebody else
-    /// overwrites the cursor file. Until it is stored it has another name there, which tells it
-    /// from one that was stored and whose predecessor was put back.
+    /// Replaces a cursor file. The old checkpoint and the new one enter the history first, so that
+    /// a stored version is never reused, even if somebody else overwrites the cursor file. Until
+    /// the new one is stored, its entry has another name. This distinguishes it from a stored
+    /// version whose predecessor was put back.
     fn save(&mut self, duty: &DutyKey, new: &Checkpoint) -> StoreResult<()> {
         let path = self.paths.cursor(duty);
         let before = Version::new(new.version.get() - 1)?;
@@ -337,7 +337,7 @@ impl FileWriter {
                 self.write_generation(duty, &old, FilePaths::generation)?;
             }
         }
-        // Until the cursor file is replaced nothing has happened, whatever is in the history.
+        // Nothing has happened until the cursor file is replaced, whatever the history contains.
         let unhappened = |error: StoreError| StoreError::Refused(error.problem().clone());
         self.write_generation(duty, new, FilePaths::pending).map_err(unhappened)?;
         self.write_file(&path, &cursor::write(duty, new))?;
@@ -348,13 +348,13 @@ impl FileWriter {
             self.note(duty, new, stamp);
         }
         if first {
-            // So that a cursor file that is removed later is missed. The commit has happened; if
-            // this fails it is written with the next grant.
+            // Stored so that a later removal of the cursor file is noticed. The commit has
+            // happened; if this write fails, the next grant repeats it.
             let _ = self.persist_as_is(&duty.group);
         }
         let slots = self.live.step(|state, _| state.retention.history_slots) as u64;
         if let Some(old) = new.version.get().checked_sub(slots).filter(|old| *old > 0) {
-            // What is not removed now only takes room.
+            // An entry that is not removed only takes space.
             let _ = self.disk.remove(&self.paths.generation(duty, Version::new(old)?));
         }
         Ok(())

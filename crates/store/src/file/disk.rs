@@ -1,7 +1,7 @@
-//! Everything that the file store does to a disk, so that tests can put another one in its place.
+//! Disk operations of the file store, behind a trait so that tests can replace the disk.
 //!
-//! The steps are as small as the promises of a disk: data that was written is not there for sure
-//! before [`Disk::sync`], and a name not before [`Disk::sync_folder`].
+//! The operations match what a disk guarantees: written data is durable only after [`Disk::sync`],
+//! and a name only after [`Disk::sync_folder`].
 
 use std::fmt::Debug;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
@@ -10,23 +10,23 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// Identifies a state of a file without reading it.
+/// Fingerprint of a file's state, taken without reading its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
-    /// The inode: another one after each rename.
+    /// Inode number, which changes when another file is renamed to this name.
     pub inode: u64,
-    /// Its size.
+    /// Size in bytes.
     pub size: u64,
-    /// When its data changed, in nanoseconds.
+    /// Time of the last change of the data, in nanoseconds.
     pub modified: i128,
-    /// When anything of it changed, in nanoseconds.
+    /// Time of the last change of data or metadata, in nanoseconds.
     pub changed: i128,
     /// Number of hard links.
     pub links: u64,
 }
 
 impl Stamp {
-    /// When its data changed, in milliseconds since 1970.
+    /// Returns the time of the last change of the data, in milliseconds since 1970.
     pub(super) fn unix_ms(self) -> u64 {
         u64::try_from(self.modified / 1_000_000).unwrap_or(0)
     }
@@ -35,14 +35,14 @@ impl Stamp {
 /// Owner and mode of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileAccess {
-    /// The permission bits; as the process makes files, if none are given.
+    /// Permission bits; `None` for the default of the process.
     pub mode: Option<u32>,
-    /// User and group, kept where this process may do so.
+    /// User and group, set where this process may do so.
     pub owner: Option<(u32, u32)>,
 }
 
 impl FileAccess {
-    /// Before there is any data in it.
+    /// Sets mode and owner of a new file, before it contains data.
     fn give(self, file: &File) -> io::Result<()> {
         let mut mode = self.mode;
         if let Some((user, group)) = self.owner {
@@ -52,18 +52,18 @@ impl FileAccess {
                 || found.gid() == group
                 || fchown(file, None, Some(group)).is_ok();
             if !kept {
-                // What one group was allowed is not for another one.
+                // The rights of one group must not pass to another.
                 mode = mode.map(|mode| mode & !0o070);
             }
         }
         mode.map_or(Ok(()), |mode| file.set_permissions(Permissions::from_mode(mode)))
     }
 
-    /// Opens a file for writing; if it is a new one, with this access.
+    /// Opens a file for writing; a new file gets this access.
     fn open(self, path: &Path) -> io::Result<File> {
         let mut options = OpenOptions::new();
         options.write(true);
-        // Nobody else opens it before it has its owner.
+        // Nobody else can open it before it has its owner.
         match options.clone().create_new(true).mode(self.mode.map_or(0o666, |_| 0o600)).open(path) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => options.open(path),
             made => made.and_then(|file| self.give(&file).map(|()| file)),
@@ -71,70 +71,70 @@ impl FileAccess {
     }
 }
 
-/// A lock that lasts until this is dropped, or its process ends.
+/// Lock that is held until this is dropped or the process ends.
 #[derive(Debug)]
 pub struct Lock {
     _file: Option<File>,
 }
 
 impl Lock {
-    /// A lock of a disk that nobody else can reach.
+    /// Returns a lock on a disk that nobody else can reach.
     #[cfg(feature = "conformance")]
     pub(crate) fn alone() -> Self {
         Self { _file: None }
     }
 }
 
-/// The steps that the file store is made of.
+/// Disk operations of the file store.
 pub trait Disk: Debug + Send + Sync + 'static {
     /// Resolves links in a path; the file itself need not exist.
     fn resolve(&self, path: &Path) -> io::Result<PathBuf>;
 
-    /// All bytes of a file; refused when there are more than `most`.
+    /// Reads all bytes of a file; refuses a file with more than `most`.
     fn read(&self, path: &Path, most: usize) -> io::Result<Vec<u8>>;
 
-    /// The state of a file; `None` when it is not there.
+    /// Reads the state of a file; `None` when it does not exist.
     fn stamp(&self, path: &Path) -> io::Result<Option<Stamp>>;
 
     /// Reads owner and mode of a file; `None` when it does not exist.
     fn access(&self, path: &Path) -> io::Result<Option<FileAccess>>;
 
-    /// The names in a folder, sorted; none when it is not there.
+    /// Lists the names in a folder, sorted; none when it does not exist.
     fn list(&self, folder: &Path) -> io::Result<Vec<String>>;
 
-    /// Makes a folder, if it is not there.
+    /// Creates a folder, unless it exists.
     fn make_folder(&self, folder: &Path, access: FileAccess) -> io::Result<()>;
 
-    /// Makes or overwrites a file. Nothing of it is durable yet.
+    /// Creates or overwrites a file. Nothing is durable yet.
     fn write(&self, path: &Path, bytes: &[u8], access: FileAccess) -> io::Result<()>;
 
-    /// Cuts a file to `at` bytes and goes on from there. Nothing of it is durable yet.
+    /// Truncates a file to `at` bytes and appends. Nothing is durable yet.
     fn append(&self, path: &Path, at: u64, bytes: &[u8], access: FileAccess) -> io::Result<()>;
 
-    /// Makes the data of a file durable; its name is another matter.
+    /// Makes the data of a file durable, but not its name.
     fn sync(&self, path: &Path) -> io::Result<()>;
 
-    /// Gives a file another name in one step; what had that name is gone.
+    /// Renames a file in one step, replacing any file of the new name.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Removes a file, if it is there.
+    /// Removes a file, if it exists.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
-    /// Removes an empty folder, if it is there.
+    /// Removes an empty folder, if it exists.
     fn remove_folder(&self, folder: &Path) -> io::Result<()>;
 
     /// Makes the names in a folder durable.
     fn sync_folder(&self, folder: &Path) -> io::Result<()>;
 
-    /// Makes a file and locks it; `None` when another process has the lock.
+    /// Creates a file and locks it; `None` when another process has the lock.
     fn lock(&self, path: &Path, access: FileAccess) -> io::Result<Option<Lock>>;
 }
 
 /// The disk of this machine.
 #[derive(Debug, Default)]
 pub struct RealDisk {
-    /// The file that was written last: syncing it through the same descriptor tells of errors that
-    /// happened while its data was on the way.
+    /// The file written last. Syncing it through the same descriptor reports errors that happened
+    /// while its data was written back.
     last: Mutex<Option<(PathBuf, File)>>,
 }
 
@@ -162,7 +162,7 @@ fn unless_absent<T>(done: io::Result<T>) -> io::Result<Option<T>> {
 impl Disk for RealDisk {
     fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
         let mut path = path.to_owned();
-        // As many links as the kernel follows.
+        // The kernel follows the same number of links.
         for _ in 0..40 {
             let name = path.file_name().ok_or(ErrorKind::IsADirectory)?.to_owned();
             let folder = match path.parent() {
@@ -207,7 +207,7 @@ impl Disk for RealDisk {
         let Some(entries) = unless_absent(fs::read_dir(folder))? else { return Ok(Vec::new()) };
         let mut names = Vec::new();
         for entry in entries {
-            // A name that is not UTF-8 is none of ours.
+            // The store creates no names that are not UTF-8.
             names.extend(entry?.file_name().into_string().ok());
         }
         names.sort();
@@ -222,7 +222,7 @@ impl Disk for RealDisk {
     }
 
     fn write(&self, path: &Path, bytes: &[u8], access: FileAccess) -> io::Result<()> {
-        // What a crash left there may be open to others.
+        // A file left by a crash may be readable by others.
         unless_absent(fs::remove_file(path))?;
         let mut file = access.open(path)?;
         file.write_all(bytes)?;
@@ -262,8 +262,8 @@ impl Disk for RealDisk {
         File::open(folder)?.sync_all()
     }
 
-    /// `flock`: it belongs to the open file, which no other program inherits, and the kernel frees
-    /// it with the process.
+    /// Uses `flock`: the lock belongs to the open file, which no other program inherits, and the
+    /// kernel releases it with the process.
     fn lock(&self, path: &Path, access: FileAccess) -> io::Result<Option<Lock>> {
         let file = access.open(path)?;
         match file.try_lock() {

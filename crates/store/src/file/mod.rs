@@ -1,14 +1,14 @@
-//! A cursor file: one process, one host, nothing to run.
+//! Store in a cursor file: one process, one host, no server.
 //!
-//! The cursor file itself is the checkpoint of one duty, in a form that a connector which keeps a
-//! plain `cursor.json` still reads (see `tenure_wire::cursor`); so one can begin with such a file,
-//! and go back to it. Everything that is no cursor is in a folder beside it:
+//! The cursor file itself is the checkpoint of one duty, in a form that a connector with a plain
+//! `cursor.json` can still read (see `tenure_wire::cursor`). So users can start with such a file,
+//! and go back to it. Everything else is in a folder beside it:
 //!
 //! ```text
 //! cursor.json                        the duty that the URL names (`file/cursor`)
 //! cursor.json.partition-ID           another duty of the same group
 //! cursor.json.partition-GROUP+ID     a duty of another group
-//! cursor.json.corrupt-N              what could not be read; never removed
+//! cursor.json.corrupt-N              a file that could not be read; never removed
 //! cursor.json.tenure/lock            held by the process that has the store open
 //! cursor.json.tenure/store.json      format, incarnation, floor, retention
 //! cursor.json.tenure/group-NAME.json epochs, spent nonces, evictions, document, newest audit
@@ -16,26 +16,25 @@
 //! cursor.json.tenure/history/GROUP+ID/VERSION.json, VERSION.next.json before it is stored
 //! ```
 //!
-//! **One user.** The process that has the lock is the only one, so sessions live in memory: whoever
-//! opens the store knows that all sessions of before are over. The rules are those of the memory
-//! store; a step is tried on a copy, written down, and only then done in memory. A keep-alive
+//! **One user.** Only the process that has the lock uses the store. So sessions are in memory, and
+//! all earlier sessions have ended when the store is opened. The rules are those of the memory
+//! store; a step is tried on a copy, written to disk, and only then applied in memory. A keep-alive
 //! writes nothing and does not wait for the disk.
 //!
 //! **Order.** A file is replaced by writing another one, making its data durable, renaming it, and
-//! making the name durable. A grant is durable before it is given. A commit puts the new checkpoint
-//! into the history first, under a name of its own, and then replaces the cursor file, which
-//! decides: only then it gets its name in the history. That the history has the newest one, too,
-//! and not only what was replaced, keeps the count of versions when somebody else overwrites the
-//! cursor file, or puts an older one back. Audit entries travel with the state that they tell of.
+//! making the name durable. A grant is durable before it is returned. A commit first writes the new
+//! checkpoint into the history under a temporary name, then replaces the cursor file, which
+//! decides, and then renames the history entry. The history includes the newest checkpoint, so that
+//! versions are not reused when somebody else overwrites the cursor file or puts an older one back.
+//! Audit entries are written together with the change that they record.
 //!
-//! **Batches.** A claim, a release or an eviction is one file, but commits are one file per duty:
-//! the process can be killed between two of them. So the store promises no more than one item
-//! together.
+//! **Batches.** A claim, a release or an eviction writes one file, but commits write one file per
+//! duty, and the process can be killed between two of them. So only single items are atomic.
 //!
-//! **Others.** A file without our member was written by somebody else: it is the newest checkpoint.
-//! A file that cannot be read is kept under another name, and the duty has no checkpoint until an
-//! operator decides; it never starts from nothing by itself. The duty can be claimed meanwhile,
-//! because its epochs are known, but neither loaded nor committed.
+//! **Other writers.** A cursor file without our `_tenure` member was written by another program: it
+//! is the newest checkpoint. A file that cannot be read is set aside under another name, and the
+//! duty has no checkpoint until an operator decides; it never starts from nothing by itself. The
+//! duty can be claimed meanwhile, because its epochs are known, but neither loaded nor committed.
 
 mod audit;
 mod boot;
@@ -76,9 +75,9 @@ use writer::FileWriter;
 /// Time limit of a call that waits for the disk.
 const DISK_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Attempts to take the lock, and the time between them. A process that is about to start another
-/// program has, for a moment, a twin that has every file open, too; so the lock can outlive its
-/// holder by that moment.
+/// Attempts to take the lock, and the time between them. A process that starts another program
+/// forks first, and the child has every file open until it executes the program; so the lock can
+/// outlive its holder for a moment.
 const MAX_LOCK_ATTEMPTS: u32 = 50;
 const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -87,19 +86,19 @@ const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(10);
 pub struct FileSettings {
     /// The cursor file; `PATH.tenure` appears beside it.
     pub path: PathBuf,
-    /// The duty whose checkpoint is the file itself; `file/cursor`, or what it was before, if none
-    /// is given.
+    /// The duty whose checkpoint is the file itself. `None` means the one recorded in the store, or
+    /// `file/cursor` in a new store.
     pub duty: Option<DutyKey>,
-    /// Whether to make a store. A plain cursor file is one already; looking at it writes nothing.
+    /// Whether to create a store. A plain cursor file counts as one; reading it writes nothing.
     pub if_absent: IfAbsent,
     /// The clock that judges expiry.
     pub clock: Arc<dyn Clock>,
-    /// 128 random bits that name a new store.
+    /// 128 random bits that identify a new store.
     pub entropy: u128,
 }
 
 impl Default for FileSettings {
-    /// `cursor.json`, made when absent, on the boot clock.
+    /// `cursor.json`, created when absent, with the boot clock.
     fn default() -> Self {
         Self {
             path: "cursor.json".into(),
@@ -120,7 +119,7 @@ pub struct FileStore {
 }
 
 impl FileStore {
-    /// Opens the file and ends all sessions of before.
+    /// Opens the file and ends all earlier sessions.
     pub async fn open(settings: FileSettings) -> StoreResult<Self> {
         Self::on(settings, Arc::new(RealDisk::default())).await
     }
@@ -154,8 +153,8 @@ impl FileStore {
         opened.map_err(|error| StoreError::unknown(Code::Failed, error.to_string()))?
     }
 
-    /// Does something with the disk, off the runtime's threads, one at a time. A call that is
-    /// dropped may still happen.
+    /// Runs a job on the disk, outside the runtime's threads, one at a time. A job may complete
+    /// although its call was dropped.
     async fn run<T: Send + 'static>(
         &self,
         job: impl FnOnce(&mut FileWriter) -> StoreResult<T> + Send + 'static,
@@ -184,7 +183,7 @@ impl FileStore {
         Ok(changed)
     }
 
-    /// Reads the state after a look at the main cursor file, which others may have replaced.
+    /// Reads the state after refreshing the main cursor file, which others may have replaced.
     async fn refreshed<T: Send + 'static>(
         &self,
         read: impl FnOnce(&mut StoreState, LocalInstant) -> T + Send + 'static,

@@ -1,12 +1,11 @@
-//! Which file is what.
+//! Names of a store's files.
 
 use std::path::{Path, PathBuf};
 
 use tenure_core::{DutyId, DutyKey, GroupName, Version};
 use tenure_wire::folder::sha256;
 
-/// No name gets longer than this together with what may come after it; most file systems allow 255
-/// bytes.
+/// Length limit of a name, which leaves room for suffixes; most file systems allow 255 bytes.
 const MAX_NAME_BYTES: usize = 200;
 
 /// Suffix of the folder next to the cursor file.
@@ -18,7 +17,7 @@ const PARTITION_INFIX: &str = ".partition-";
 /// Suffix of a file that is being written.
 const TEMP_SUFFIX: &str = ".tenure-tmp";
 
-/// Suffix of a damaged file that was kept, before a number.
+/// Suffix of a damaged file that was set aside, followed by a number.
 const CORRUPT_SUFFIX: &str = ".corrupt-";
 
 /// Suffix of a checkpoint that is about to be stored, after its version.
@@ -32,8 +31,8 @@ pub(super) struct FilePaths {
     pub(super) main: DutyKey,
 }
 
-/// A name that fits: itself, or a hash of it where it is too long or could be taken for another
-/// kind of file. `~` does not occur in escaped names.
+/// Returns a name, or a hash of it if it is too long or looks like another kind of file. `~` does
+/// not occur in escaped names.
 fn fitting(name: String, most: usize) -> String {
     let ends_like_ours = name.ends_with(TEMP_SUFFIX) || is_aside(&name);
     if name.len() > most || ends_like_ours { format!("~{}", &sha256(&name)[..40]) } else { name }
@@ -60,18 +59,18 @@ impl FilePaths {
         &self.path
     }
 
-    /// The folder in which all cursor files are.
+    /// The folder of all cursor files.
     pub(super) fn parent(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new("/"))
     }
 
-    /// The folder of everything that is no cursor.
+    /// The folder for everything that is not a cursor.
     pub(super) fn folder(&self) -> PathBuf {
         beside(&self.path, FOLDER_SUFFIX)
     }
 
-    /// Folders of stores to which this file belongs if they are there: it is named as a cursor of
-    /// another duty is.
+    /// Returns the folders of stores that own this file, if they exist: its name has the form of
+    /// another duty's cursor.
     pub(super) fn owners(&self) -> Vec<PathBuf> {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
         let ends = name.match_indices(PARTITION_INFIX).filter(|(at, _)| *at > 0);
@@ -106,8 +105,8 @@ impl FilePaths {
         self.path.with_file_name(format!("{prefix}{name}"))
     }
 
-    /// Whether a name in the folder of the cursor files is one, and of which duty; the file itself
-    /// must be read where the name was too long.
+    /// Returns the duty of a cursor file by its name; `None` for other files. The inner `None`
+    /// means that the name was too long, so the duty must be read from the file.
     pub(super) fn is_cursor(&self, name: &str) -> Option<Option<DutyKey>> {
         if self.path.file_name().is_some_and(|own| own == name) {
             return Some(Some(self.main.clone()));
@@ -124,12 +123,12 @@ impl FilePaths {
             None => (self.main.group.clone(), key),
         };
         let duty = DutyKey { group, id: DutyId::unescape(id).ok()? };
-        // Another spelling of the same name is not where we would look for it.
+        // The store does not read a cursor under another spelling of its name.
         let same = self.cursor(&duty).file_name().is_some_and(|own| own == name);
         same.then_some(Some(duty))
     }
 
-    /// The name of a group in the names of its files.
+    /// Returns the part of file names that stands for a group.
     pub(super) fn stem(group: &GroupName) -> String {
         fitting(group.to_string(), MAX_NAME_BYTES / 2)
     }
@@ -138,7 +137,7 @@ impl FilePaths {
         self.folder().join(format!("group-{stem}.json"))
     }
 
-    /// The stem of a group's file, by its name; false when the file was put aside.
+    /// Returns the stem of a group's file; false when the file was set aside.
     pub(super) fn is_group(name: &str) -> Option<(&str, bool)> {
         let rest = name.strip_prefix("group-")?;
         match rest.strip_suffix(".json") {
@@ -160,12 +159,12 @@ impl FilePaths {
         self.histories().join(fitting(format!("{}+{}", duty.group, duty.id), MAX_NAME_BYTES))
     }
 
-    /// One checkpoint of a duty, as it was in its cursor file.
+    /// Returns the path of a checkpoint in the history.
     pub(super) fn generation(&self, duty: &DutyKey, version: Version) -> PathBuf {
         self.history(duty).join(format!("{version}.json"))
     }
 
-    /// The same before it is in the cursor file.
+    /// Returns the path of a checkpoint that is not in the cursor file yet.
     pub(super) fn pending(&self, duty: &DutyKey, version: Version) -> PathBuf {
         self.history(duty).join(format!("{version}{PENDING_SUFFIX}"))
     }

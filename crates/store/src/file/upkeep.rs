@@ -14,8 +14,8 @@ use super::paths::FilePaths;
 use super::writer::{DiskResult as _, FileWriter, refused};
 
 impl FileWriter {
-    /// Forgets duties: first the state says so, with the floor of the group, then files go. What is
-    /// left after a crash is removed at the next opening.
+    /// Forgets duties: first in the stored state, with the floor of the group, then by removing
+    /// files. Files left by a crash are removed when the store is next opened.
     pub(super) fn forget(
         &mut self,
         duties: &[DutyKey],
@@ -48,7 +48,7 @@ impl FileWriter {
         duties: &[&DutyKey],
         reason: &Reason,
     ) -> StoreResult<Vec<Forgotten>> {
-        // A duty of which only a damaged file is known has something to forget, too.
+        // A duty known only by a damaged file can be forgotten, too.
         for duty in duties {
             self.stand_in(duty);
         }
@@ -85,8 +85,8 @@ impl FileWriter {
             duties.iter().for_each(|duty| drop(state.forget(duty, reason, now)));
         });
         self.remove_files(&gone).map_err(StoreError::or_happened)?;
-        // A file that somebody puts back from now on is not to go. If this fails, the note goes
-        // with the next write.
+        // Stores that the files are gone: one that somebody puts back from now on must stay. If
+        // this fails, the next write stores it.
         let _ = self.persist_as_is(group);
         Ok(tried)
     }
@@ -103,7 +103,7 @@ impl FileWriter {
         Ok(found.is_some())
     }
 
-    /// Removes the files of duties that the state does not know any more.
+    /// Removes the files of duties that the state no longer knows.
     fn remove_files(&mut self, duties: &[&DutyKey]) -> StoreResult<()> {
         for duty in duties {
             let path = self.paths.cursor(duty);
@@ -122,9 +122,9 @@ impl FileWriter {
                 let path = folder.join(name);
                 self.disk.remove(&path).at(&path)?;
             }
-            // Until it is sure that they are gone the state says that they are to go: otherwise
-            // they could come back and be taken for the history of a duty of the same name. Who
-            // was here before may have removed them without being sure.
+            // The state lists the duty as forgotten until the removal is durable. Otherwise the
+            // files could reappear and be taken for the history of a new duty of that name. An
+            // earlier process may have removed them without making that durable.
             if self.is_there(&folder)? {
                 self.sync_parent(&folder.join("any"))?;
                 self.disk.remove_folder(&folder).at(&folder)?;
@@ -139,9 +139,9 @@ impl FileWriter {
         Ok(())
     }
 
-    /// Removes what a crash or an error left of duties that were forgotten, before any of them can
-    /// be granted again. A cursor file that somebody put there since is none of theirs and stays;
-    /// the history goes: it would be taken for that of the new duty.
+    /// Removes files that a crash or an error left of forgotten duties, before one of them can be
+    /// granted again. A cursor file that somebody put there since stays. The history is removed,
+    /// because it would be taken for that of the new duty.
     pub(super) fn finish_forgetting(&mut self) -> StoreResult<()> {
         let rooms = self.rooms.iter();
         let forgotten: Vec<DutyKey> = rooms
@@ -167,14 +167,14 @@ impl FileWriter {
             let removed =
                 if old { self.remove_files(&[duty]) } else { self.remove_histories(&[duty]) };
             removed?;
-            // What was counted on top of it since then is counted anew.
+            // Versions counted since then on top of the old ones are counted anew.
             self.room(&duty.group).versions.remove(&duty.id);
             let _ = self.persist_as_is(&duty.group);
         }
         Ok(())
     }
 
-    /// Takes the store over. One file says so, in one step.
+    /// Adopts the store by replacing one file, in one step.
     pub(super) fn adopt(&mut self, adopt: &Adopt) -> StoreResult<Adopted> {
         self.prepare()?;
         let groups = self.live.step(|state, _| state.groups.keys().cloned().collect::<Vec<_>>());
@@ -191,7 +191,7 @@ impl FileWriter {
             ..self.store.clone()
         })?;
         self.live.step(|state, _| drop(state.adopt(adopt, now)));
-        // Groups whose state was lost go on from the floor.
+        // Groups whose state was lost continue from the floor.
         for group in groups {
             if self.lost.contains_key(&FilePaths::stem(&group)) {
                 self.persist_as_is(&group).map_err(StoreError::or_happened)?;
@@ -202,7 +202,7 @@ impl FileWriter {
         Ok(adopted)
     }
 
-    /// Retention as the file says.
+    /// Returns the retention stored in the file.
     pub(super) fn retention(&self) -> Retention {
         Retention {
             history_slots: self.store.history_slots as usize,
@@ -210,7 +210,7 @@ impl FileWriter {
         }
     }
 
-    /// Changes how much is kept, and removes what is too much by now.
+    /// Changes the retention, and removes history beyond it.
     pub(super) fn retain(&mut self, retention: Retention) -> StoreResult<()> {
         self.prepare()?;
         self.persist_store(StoreFile {
@@ -224,7 +224,7 @@ impl FileWriter {
             for old in
                 self.generations(&duty).unwrap_or_default().drain(..).skip(retention.history_slots)
             {
-                // It happened; what is not removed only takes room.
+                // The change has happened; a file that is not removed only takes space.
                 let _ = self.disk.remove(&self.paths.generation(&duty, old));
             }
         }

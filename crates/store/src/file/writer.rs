@@ -15,38 +15,38 @@ use super::disk::{Disk, FileAccess, Lock, Stamp};
 use super::paths::FilePaths;
 use crate::state::{GroupRows, LiveState, StoreState};
 
-/// The disk's side of a store. Whoever has it is the only one who writes.
+/// On-disk side of a store. Only its owner writes.
 #[derive(Debug)]
 pub(super) struct FileWriter {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) live: Arc<LiveState>,
     pub(super) paths: FilePaths,
-    /// `None` while there is only a plain cursor file that was looked at: nothing is written.
+    /// `None` while a plain cursor file was only read: nothing is written.
     pub(super) lock: Option<Lock>,
     pub(super) store: StoreFile,
     pub(super) rooms: BTreeMap<GroupName, GroupFiles>,
-    /// Groups whose state is damaged or gone, by the stem of their file, and what to say of them.
+    /// Groups whose state is damaged or missing, by the stem of their file, with the error.
     pub(super) lost: BTreeMap<String, String>,
-    /// Folders whose names may not be durable, because telling the disk failed.
+    /// Folders whose names may not be durable, because they have not been synced.
     pub(super) unsynced: BTreeSet<PathBuf>,
 }
 
 /// State of a group's files.
 #[derive(Debug, Default)]
 pub(super) struct GroupFiles {
-    /// Its state is in a file.
+    /// Whether its state is in a file.
     pub(super) saved: bool,
-    /// The newest version that was ever seen of a duty's checkpoint.
+    /// Newest version ever seen of each duty's checkpoint.
     pub(super) versions: BTreeMap<DutyId, Version>,
-    /// The cursor files as they were when they were read.
+    /// Stamps of the cursor files when they were last read.
     pub(super) stamps: BTreeMap<DutyId, Stamp>,
-    /// Duties that were forgotten and whose files may still be there.
+    /// Forgotten duties whose files may still exist.
     pub(super) forgotten: BTreeSet<DutyId>,
-    /// Duties whose cursor file was put aside, and under which name.
+    /// New names of the cursor files that were set aside.
     pub(super) aside: BTreeMap<DutyId, String>,
-    /// The newest audit entry that is in a file.
+    /// Number of the newest audit entry that is in a file.
     pub(super) durable_seq: u64,
-    /// The audit file, once it was looked at.
+    /// The audit file, once it was read.
     pub(super) trail: Option<AuditFile>,
 }
 
@@ -62,7 +62,7 @@ pub(super) fn refused(error: &io::Error, path: &Path) -> StoreError {
     StoreError::refused(code, format!("{}: {error}", path.display()))
 }
 
-/// A file that is not as we wrote it.
+/// Returns the error for a file that is not as we wrote it.
 pub(super) fn damaged(detail: String) -> StoreError {
     StoreError::refused(Code::Damaged, detail)
 }
@@ -84,15 +84,15 @@ impl FileWriter {
         self.rooms.entry(group.clone()).or_default()
     }
 
-    /// Replaces a file so that the old one or the new one is there, whole, whenever the power goes:
-    /// the data first, then the name. Refused means that the old one is there.
+    /// Replaces a file so that a power cut leaves either the old or the new one complete: the data
+    /// becomes durable first, then the name. Refused means that the old file is unchanged.
     pub(super) fn write_file(&mut self, path: &Path, bytes: &[u8]) -> StoreResult<()> {
         let temp = FilePaths::temp(path);
         let access = self.access(path)?;
         let written = self.disk.write(&temp, bytes, access);
         let written = written.and_then(|()| self.disk.sync(&temp));
         if let Err(error) = written {
-            // It may fill the disk; if it stays, the next write takes its place.
+            // It may fill the disk. If it cannot be removed, the next write replaces it.
             let _ = self.disk.remove(&temp);
             return Err(refused(&error, path));
         }
@@ -101,9 +101,9 @@ impl FileWriter {
         self.sync_parent(path)
     }
 
-    /// Owner and mode of a new file. A cursor file keeps its own, a new one is like
-    /// the one of the main duty. The folder beside it holds copies of all of them, and everything
-    /// that one could grant oneself a hold with: it is for the owner of the cursor file alone.
+    /// Returns owner and mode for a new file. A cursor file keeps its own; a new one gets those of
+    /// the main duty's file. The folder beside it contains copies of all cursors, and the data to
+    /// forge a hold with, so only the owner of the cursor file may read it.
     pub(super) fn access(&self, path: &Path) -> StoreResult<FileAccess> {
         let look = |path: &Path| self.disk.access(path).at(path);
         let main = look(self.paths.path())?;
@@ -113,7 +113,7 @@ impl FileWriter {
         Ok(look(path)?.or(main).unwrap_or_default())
     }
 
-    /// Makes a folder for the same eyes.
+    /// Creates a folder that only the same owner may read.
     pub(super) fn make_folder(&self, folder: &Path) -> StoreResult<()> {
         let access = FileAccess { mode: Some(0o700), ..self.access(folder)? };
         self.disk.make_folder(folder, access).at(folder)
@@ -129,7 +129,7 @@ impl FileWriter {
         })
     }
 
-    /// Nothing may be read that could vanish again: names that are not durable yet become so first.
+    /// Syncs all unsynced folders first, because nothing may be read that could vanish again.
     pub(super) fn settle(&mut self) -> StoreResult<()> {
         while let Some(folder) = self.unsynced.first().cloned() {
             self.disk.sync_folder(&folder).at(&folder)?;
@@ -138,7 +138,7 @@ impl FileWriter {
         Ok(())
     }
 
-    /// A group may be changed only while all of its state is known.
+    /// Checks that all state of a group is known, which every change requires.
     pub(super) fn ready(&self, group: &GroupName) -> StoreResult<()> {
         match self.lost.get(&FilePaths::stem(group)) {
             Some(what) => Err(damaged(what.clone())),
@@ -146,11 +146,11 @@ impl FileWriter {
         }
     }
 
-    /// One step on a group: tried on a copy, written down, and only then done in memory. When
-    /// writing fails, memory is as it was.
+    /// Runs one step on a group: tries it on a copy, writes the result, and only then applies it in
+    /// memory. If writing fails, memory is unchanged.
     ///
-    /// Keep-alives go on meanwhile. They extend sessions that live, so the step finds the same the
-    /// second time: it is done at the same instant.
+    /// Keep-alives continue meanwhile. They only extend live sessions, and the step runs at the
+    /// same instant both times, so its result is the same.
     pub(super) fn change<T>(
         &mut self,
         group: &GroupName,
@@ -174,7 +174,7 @@ impl FileWriter {
         Ok(answer)
     }
 
-    /// Writes a group's state down.
+    /// Writes a group's state to disk.
     pub(super) fn persist(
         &mut self,
         name: &GroupName,
@@ -198,7 +198,7 @@ impl FileWriter {
         Ok(())
     }
 
-    /// Writes a group's state down as it is in memory.
+    /// Writes a group's state to disk as it is in memory.
     pub(super) fn persist_as_is(&mut self, name: &GroupName) -> StoreResult<()> {
         let (group, unix_ms) = self
             .live
@@ -206,7 +206,7 @@ impl FileWriter {
         self.persist(name, &group, unix_ms)
     }
 
-    /// Writes down what is true of the whole store.
+    /// Writes the state of the whole store to disk.
     pub(super) fn persist_store(&mut self, store: StoreFile) -> StoreResult<()> {
         let path = self.paths.store();
         self.write_file(&path, &folder::write(&store))?;

@@ -1,7 +1,7 @@
-//! The store that lives in the process: for tests, simulation and a single instance.
+//! Store in process memory, for tests, simulation and a single instance.
 //!
-//! One lock around one [`StoreState`], so each call is one atomic step. The clock is an argument:
-//! this store is the reference that the others are compared with.
+//! One lock around one [`StoreState`], so each call is one atomic step. The clock is an argument.
+//! This store is the reference for the others.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::state::{LiveState, StoreState};
 pub struct Memory(pub(crate) LiveState);
 
 impl Memory {
-    /// An empty store that judges expiry by `clock`.
+    /// Creates an empty store that judges expiry by `clock`.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self(LiveState::new(clock, || None))
     }

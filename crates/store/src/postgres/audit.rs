@@ -8,7 +8,7 @@ use super::rows::{column, damaged};
 use super::{Postgres, parameters};
 
 impl Postgres {
-    /// Keeps as many entries as the store says.
+    /// Trims the trail to the store's retention.
     pub(super) async fn audit_trim(&self) -> StoreResult<()> {
         self.query(&self.statements.audit_trim, &[]).await?;
         Ok(())

@@ -53,7 +53,7 @@ impl Postgres {
         rows.iter().map(checkpoint).collect()
     }
 
-    /// The usual case: one statement, and a second one only to say why it was refused.
+    /// Commits one checkpoint with one statement; a second one only finds out why it was refused.
     async fn checkpoint_commit_one(
         &self,
         session: &Session,
@@ -75,7 +75,7 @@ impl Postgres {
             true if stored != expected => {
                 Ok(Committed::Conflict { stored: Version::from_i64(stored)? })
             }
-            // Another commit under the same hold came in between: now it would fit.
+            // Another commit under the same hold came in between, so the version matches now.
             true => Err(StoreError::refused(Code::Busy, "another commit was under way")),
             false => Ok(Committed::Fenced { newest: Epoch::from_i64(column(row, 2)?)? }),
         }

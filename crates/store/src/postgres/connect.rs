@@ -1,4 +1,4 @@
-//! Connections: a pool for data, one apart for keep-alives, and how a statement is run on them.
+//! Connections, connection pools, and the execution of statements on them.
 
 use std::future::{Future, poll_fn};
 use std::time::Duration;
@@ -21,13 +21,13 @@ use super::tls::{self, PostgresTlsConnector};
 
 /// Time limit for making a connection, and for waiting for a free one.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// After so much silence the server is asked whether it is still there.
+/// Idle time after which TCP keep-alives probe the server.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);
 /// Time limit of a statement. The server gives up waiting for locks before that.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Begins a transaction where the session's defaults are not ours to set. The limits are those of
-/// [`prefer_index_plans`], and that of a client which stops before its `COMMIT` is sent.
+/// Begins a transaction where we cannot set the session's defaults. The limits are that of
+/// [`prefer_index_plans`], and one for a client that stops before it sends `COMMIT`.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; \
     SET LOCAL lock_timeout = '3s'; SET LOCAL idle_in_transaction_session_timeout = '3s'";
 
@@ -35,10 +35,10 @@ const CLIENT_PORT_SQL: &str = include_str!("sql/connection/client_port.sql");
 const ISOLATION_SQL: &str = include_str!("sql/connection/isolation.sql");
 pub(super) const RECOVERY_SQL: &str = include_str!("sql/connection/recovery.sql");
 
-/// A parameter with its type, which the server then need not be asked for.
+/// Parameter with its type, which then need not be queried from the server.
 pub type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
-/// Whom to connect to, and how: the same for every connection.
+/// Server and connection settings, the same for every connection.
 #[derive(Clone)]
 pub struct PostgresConnectConfig {
     pub(super) config: Config,
@@ -48,13 +48,13 @@ pub struct PostgresConnectConfig {
 }
 
 impl PostgresConnectConfig {
-    /// For one connection.
+    /// Returns the TLS connector for one connection.
     pub(super) fn tls(&self) -> PostgresTlsConnector {
         Clone::clone(&self.tls)
     }
 }
 
-/// Reads the URL, and the files that it names. The driver's words for a bad one never repeat it.
+/// Reads the URL, and the files that it names. Errors of the driver never repeat the URL.
 pub async fn server_from_url(url: &str) -> StoreResult<PostgresConnectConfig> {
     let (url, wanted) = tls::read(url)?;
     let mut config = config(&url)?;
@@ -62,7 +62,7 @@ pub async fn server_from_url(url: &str) -> StoreResult<PostgresConnectConfig> {
     Ok(PostgresConnectConfig { config, tls, begins: false })
 }
 
-/// One connection by itself, driven until its client is dropped.
+/// Opens a connection outside the pools, driven until its client is dropped.
 pub(crate) async fn connect_once(url: &str) -> StoreResult<Client> {
     let server = server_from_url(url).await?;
     let connecting = server.config.connect(server.tls());
@@ -72,12 +72,12 @@ pub(crate) async fn connect_once(url: &str) -> StoreResult<Client> {
 }
 
 fn config(url: &str) -> StoreResult<Config> {
-    // The driver names the option that it does not know, and with a password that was not escaped
-    // such an option may be a part of it.
+    // The driver's error names an unknown option, which may be a part of a password that was not
+    // escaped.
     let unreadable = |_| StoreError::refused(Code::BadUrl, "not a PostgreSQL connection string");
     let mut config = url.parse::<Config>().map_err(unreadable)?;
     if config.get_hosts().is_empty() {
-        // A handshake needs a name, if only to say to whom it belongs.
+        // A handshake needs a host name, so each address also becomes one.
         for address in config.get_hostaddrs().to_vec() {
             config.host(address.to_string());
         }
@@ -113,7 +113,7 @@ pub(super) async fn drive<S, T>(
     }
 }
 
-/// Makes the connections of a pool.
+/// Connection factory of a pool.
 struct PoolConnect(PostgresTlsConnector);
 
 impl Connect for PoolConnect {
@@ -129,7 +129,7 @@ impl Connect for PoolConnect {
     }
 }
 
-/// A pool, and how statements are run on its connections.
+/// Connection pool that runs statements.
 pub struct PostgresPool {
     pool: Pool,
     /// Whether statements are prepared once per connection, which saves a third of a short call.
@@ -138,7 +138,7 @@ pub struct PostgresPool {
 }
 
 impl PostgresPool {
-    /// At most `size` connections; `named` as [`is_direct`] has found.
+    /// Creates a pool of at most `size` connections; `named` is the result of [`is_direct`].
     pub fn new(server: &PostgresConnectConfig, size: usize, named: bool) -> StoreResult<Self> {
         let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
         let connect = PoolConnect(server.tls());
@@ -154,12 +154,12 @@ impl PostgresPool {
         Ok(Self { pool: pool.build().map_err(failed)?, named, begins: server.begins })
     }
 
-    /// Whether the connection to the server is direct, as [`is_direct`] has found.
+    /// Whether the connection to the server is direct, as found by [`is_direct`].
     pub fn is_direct(&self) -> bool {
         self.named
     }
 
-    /// A connection of the pool.
+    /// Returns a connection of the pool.
     pub async fn client(&self) -> StoreResult<Object> {
         self.pool.get().await.map_err(error::pool_error)
     }
@@ -171,7 +171,7 @@ impl PostgresPool {
             true => with_timeout(client.run_committed(sql, parameters)).await,
             false => with_timeout(client.run(sql, parameters, self.named)).await,
         };
-        // Whatever is still under way on that connection must not meet the next statement.
+        // A statement that still runs on this connection must not meet the next one.
         if answer.as_ref().is_err_and(StoreError::is_unknown) {
             return answer;
         }
@@ -180,8 +180,8 @@ impl PostgresPool {
     }
 }
 
-/// A connection that goes back to the pool only if it was said so: when a call is dropped in the
-/// middle, its connection goes with it.
+/// Connection that only `give_back` returns to the pool: when a call is dropped halfway, its
+/// connection is closed.
 struct PooledClient(Option<Object>);
 
 impl PooledClient {
@@ -204,8 +204,8 @@ impl PooledClient {
             .await
     }
 
-    /// The statement in a transaction of its own that is read committed. All three are sent at
-    /// once; if this process stops in the middle, the server ends the transaction.
+    /// Runs a statement in its own read committed transaction. `BEGIN`, statement and `COMMIT` are
+    /// sent at once; if this process stops halfway, the server ends the transaction.
     async fn run_committed(
         &self,
         sql: &str,
@@ -235,11 +235,11 @@ impl Drop for PooledClient {
     }
 }
 
-/// Whether the connection to the server is direct: then the port that it sees is our own.
+/// Whether the connection to the server is direct, so that the server sees our own port.
 ///
-/// A transaction pooler hands each statement to another server connection, where a prepared
-/// statement of the same name may be somebody else's. So statements are given names only when two
-/// connections of ours are seen as they are.
+/// A transaction pooler may run each statement on another server connection, where a prepared
+/// statement of the same name may be another client's. So statements get names only if the server
+/// sees the right port for two of our connections.
 // Why: docs/decisions/0020-postgres-named-statements.md
 pub async fn is_direct(server: &PostgresConnectConfig) -> bool {
     for _ in 0..2 {
@@ -251,22 +251,22 @@ pub async fn is_direct(server: &PostgresConnectConfig) -> bool {
     true
 }
 
-/// Our statements look rows up by key, so one plan fits all values and is kept. One from the time
-/// when a table was small would read it whole when it is not, so that is made the last choice. And
-/// locks are given up in the server, before we give up waiting for its answer.
+/// Makes the server keep one generic plan per statement, since our statements look rows up by key.
+/// Sequential scans become the last choice: a plan from when a table was small would still scan it
+/// after it has grown. The server stops waiting for a lock before we stop waiting for its answer.
 // Why: docs/decisions/0019-postgres-lookups-by-key.md
 pub fn prefer_index_plans(server: &mut PostgresConnectConfig) {
     let config = &mut server.config;
     let given = config.get_options().unwrap_or_default();
-    // A last choice counts as expensive, and what is expensive would be compiled each time.
+    // A last choice counts as expensive, and JIT would compile an expensive plan each time.
     let ours = "-c enable_seqscan=off -c plan_cache_mode=force_generic_plan -c jit=off \
         -c lock_timeout=3s -c default_transaction_isolation=read\\ committed";
     config.options(format!("{given} {ours}"));
 }
 
-/// Makes every transaction read committed: a routine locks and then looks, and must see what was
-/// committed while it waited. Where a role or database has another default and a pooler keeps us
-/// from setting our own for the session, each statement begins its own transaction.
+/// Makes every transaction read committed: a routine locks and then reads, and must see what was
+/// committed while it waited. Where a role or database has another default, and a pooler keeps us
+/// from setting ours for the session, each statement begins its own transaction.
 // Why: docs/decisions/0021-postgres-read-committed.md
 pub async fn read_committed(
     server: &mut PostgresConnectConfig,
@@ -278,14 +278,14 @@ pub async fn read_committed(
     Ok(())
 }
 
-/// From now on connections are made to a primary only, also after a failover.
+/// Restricts new connections to a primary, also after a failover.
 pub fn primary_only(server: &mut PostgresConnectConfig) {
     server.config.target_session_attrs(TargetSessionAttrs::ReadWrite);
 }
 
 async fn sees_our_port(server: &PostgresConnectConfig) -> Option<bool> {
     let config = &server.config;
-    // With several hosts the one that answers may be another one each time.
+    // With several hosts, another one may answer each time.
     let ([Host::Tcp(host)], ports) = (config.get_hosts(), config.get_ports()) else { return None };
     let port = ports.first().copied().unwrap_or(5432);
     let address = config.get_hostaddrs().first().map_or(host.clone(), ToString::to_string);
@@ -300,7 +300,7 @@ async fn sees_our_port(server: &PostgresConnectConfig) -> Option<bool> {
     Some(row.first()?.try_get::<_, Option<i32>>(0).ok()? == Some(ours))
 }
 
-/// Waits for an answer, for a bounded time.
+/// Waits for an answer, for at most the time limit of a statement.
 pub async fn with_timeout<T>(
     statement: impl Future<Output = Result<T, tokio_postgres::Error>>,
 ) -> StoreResult<T> {

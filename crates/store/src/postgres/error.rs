@@ -11,8 +11,8 @@ use tokio_postgres::error::{Severity, SqlState};
 /// The code that `assert_hold` raises.
 const NOT_HELD: &str = "TN001";
 
-/// An error of a statement. What is on the list of [`judge`] surely did not happen; anything else
-/// may have.
+/// Converts an error of a statement. After an error that [`judge`] lists it did not happen; after
+/// any other error it may have.
 pub fn statement_error(error: Error) -> StoreError {
     let converted = match error.as_db_error() {
         None => StoreError::unknown(Code::Lost, describe(&error)),
@@ -27,9 +27,9 @@ pub fn statement_error(error: Error) -> StoreError {
 
 /// Distinguishes an error before the commit from one that may have come after it.
 ///
-/// Classes are listed where every condition in them is raised while a statement runs, or instead of
-/// its commit. An error that ends the connection is not believed, whatever its code: the server may
-/// send one after the commit.
+/// A class is listed if every condition in it is raised while a statement runs, or instead of its
+/// commit. An error that ends the connection proves nothing, whatever its code: the server may send
+/// one after the commit.
 fn judge(state: &str, message: &str, ends_connection: bool) -> StoreError {
     let class = state.get(..2).unwrap_or_default();
     let code = match state {
@@ -45,7 +45,7 @@ fn judge(state: &str, message: &str, ends_connection: bool) -> StoreError {
         "23514" => Code::Exhausted,
         // Undefined table, function or schema.
         "42P01" | "42883" | "3F000" => Code::NeedsMigration,
-        // Raised by somebody's trigger; what our functions raise has codes of its own.
+        // Raised by somebody's trigger; our functions raise their own codes.
         "P0001" => Code::Unstorable,
         // Transaction rollback: the class also has 40003, statement completion unknown.
         "40000" | "40002" => Code::Failed,
@@ -74,7 +74,7 @@ fn judge(state: &str, message: &str, ends_connection: bool) -> StoreError {
     }
 }
 
-/// An error while a connection was made: nothing was sent yet.
+/// Converts an error of connecting: nothing was sent yet.
 pub(super) fn connect_error(error: Error) -> StoreError {
     if let Some(detail) = explain_tls(&error) {
         return crate::tls::failed(detail).with_source(error);
@@ -99,8 +99,8 @@ fn is_kind(error: &Error, kind: &str) -> bool {
     error.to_string() == kind
 }
 
-/// The driver refuses a server that takes no writes with an error of its own: one of the operating
-/// system has a number.
+/// Whether the driver refused a server that accepts no writes. Its error has no number, unlike one
+/// of the operating system.
 fn is_no_primary(error: &Error) -> bool {
     let cause = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
     cause.is_some_and(|cause| {
@@ -108,8 +108,8 @@ fn is_no_primary(error: &Error) -> bool {
     })
 }
 
-/// Explains a failed handshake. With TLS 1.3 a server judges the client's certificate only
-/// after that, so its complaint can come with the first answer.
+/// Explains a failed handshake. With TLS 1.3, a server verifies the client's certificate only
+/// afterwards, so its error can come with the first answer.
 fn explain_tls(error: &Error) -> Option<String> {
     let cause = error.source();
     let explained = cause.and_then(crate::tls::explain);
@@ -127,7 +127,7 @@ pub(super) fn pool_error(error: PoolError) -> StoreError {
     }
 }
 
-/// The driver's words and their cause; it never puts a password into either.
+/// Returns the driver's message and its cause; neither ever contains a password.
 fn describe(error: &Error) -> String {
     match error.source() {
         Some(cause) => format!("{error}: {cause}"),
@@ -179,7 +179,7 @@ mod tests {
             ("57014", Code::Lost),
             ("58030", Code::Lost),
             ("XX000", Code::Lost),
-            // Of a foreign server, of a pooler or an extension, of the future, of nobody.
+            // Codes of foreign servers, poolers and extensions, future codes, and invalid ones.
             ("HV000", Code::Failed),
             ("ZZ123", Code::Failed),
             ("TN999", Code::Failed),

@@ -6,14 +6,14 @@ use tokio_postgres::types::Type;
 
 use super::{error, schema};
 
-/// Makes a transaction stand or fall with a hold in the schema `tenure` of the same database.
+/// Lets a transaction commit only under a valid hold in the schema `tenure` of the same database.
 ///
 /// Call it before the first effect and the first savepoint: a rollback to an earlier savepoint
-/// undoes it. Changes of tables under `tenure.guard_table` are refused after that. While the
-/// transaction runs, the duty is granted to nobody else (R12); when the hold does not stand, the
-/// error has [`tenure_core::Code::Fenced`] and PostgreSQL refuses everything further in this
-/// transaction. A client that stands still in it loses its connection when the hold is over: by a
-/// timeout of the server, or by the next claim.
+/// undoes it. Tables under `tenure.guard_table` then refuse changes. While the transaction runs,
+/// the duty is granted to nobody else (R12). If the hold is not valid, the error has
+/// [`tenure_core::Code::Fenced`] and PostgreSQL refuses every further statement of the transaction.
+/// A client that stalls in it loses its connection when the hold ends: by a timeout of the server,
+/// or by the next claim.
 ///
 /// ```no_run
 /// # async fn example(client: &mut tokio_postgres::Client, hold: &tenure_core::Hold)
@@ -28,7 +28,7 @@ pub async fn fence(transaction: &Transaction<'_>, hold: &Hold) -> StoreResult<()
     fence_in(transaction, "tenure", hold).await
 }
 
-/// The same for another schema.
+/// Like [`fence`], for another schema.
 pub async fn fence_in(
     transaction: &Transaction<'_>,
     schema_name: &str,

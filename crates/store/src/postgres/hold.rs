@@ -25,7 +25,7 @@ impl Postgres {
         ];
         let rows = self.query(&self.statements.hold_claim, &parameters).await?;
         if self.claims.fetch_add(1, Ordering::Relaxed) % CLAIMS_PER_TRIM == CLAIMS_PER_TRIM - 1 {
-            // What is not cut now is cut the next time; the claim has happened.
+            // The claim has happened; the next trim removes what this one did not.
             let _ = self.audit_trim().await;
         }
         let rows = complete(rows, wants.len())?;

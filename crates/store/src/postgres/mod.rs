@@ -1,8 +1,8 @@
-//! PostgreSQL: many hosts, and effects that share the lease's own transaction.
+//! PostgreSQL store: many hosts, and effects in the same transaction as the check of the hold.
 //!
 //! Each change is one statement that commits by itself: a client that is paused between two
-//! statements could block a takeover for ever. What needs several steps is a function in the
-//! database, so it still is one round trip. Locks are taken in one order everywhere: holds by key,
+//! statements could block a takeover for ever. A change of several steps is a function in the
+//! database, so it is still one round trip. Locks are taken in one order everywhere: holds by key,
 //! sessions by instance, checkpoints by key, floors by group. Time is `clock_timestamp()`.
 //!
 //! Why: docs/decisions/0017-postgres-one-statement-per-change.md
@@ -45,21 +45,21 @@ pub use fence::{fence, fence_in};
 
 /// Connections for everything but keep-alives.
 const DATA_CONNECTIONS: usize = 8;
-/// Connections for keep-alives alone: one that works, one while the other is being replaced (R7).
+/// Connections for keep-alives only: one in use, one while the other is being replaced (R7).
 const KEEP_ALIVE_CONNECTIONS: usize = 2;
 
 /// Settings of a PostgreSQL store.
 #[derive(Clone)]
 pub struct PostgresSettings {
-    /// `postgres://USER:PASSWORD@HOST:PORT/DATABASE`; several hosts by commas.
+    /// `postgres://USER:PASSWORD@HOST:PORT/DATABASE`; several hosts separated by commas.
     pub url: String,
     /// The schema that holds the tables.
     pub schema: String,
-    /// Whether to make the schema.
+    /// Whether to create the schema.
     pub if_absent: IfAbsent,
 }
 
-/// The URL may carry a password.
+/// Omits the URL, which may contain a password.
 impl fmt::Debug for PostgresSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PostgresSettings").field("schema", &self.schema).finish_non_exhaustive()
@@ -75,7 +75,7 @@ pub struct Postgres {
     statements: Statements,
     listener: OnceCell<Arc<NotificationListener>>,
     claims: AtomicU64,
-    /// As it was when this handle last heard of it; the statements read the store's own.
+    /// Value that this handle read last; the statements use the one in the store.
     history_slots: AtomicUsize,
 }
 
@@ -87,14 +87,14 @@ impl fmt::Debug for Postgres {
     }
 }
 
-/// The schema as a script.
+/// Returns the schema as a script.
 pub(crate) fn script(settings: &PostgresSettings) -> StoreResult<String> {
     schema::check_name(&settings.schema)?;
     Ok(schema::script(&settings.schema, &schema::HISTORY, schema::RIGHTS))
 }
 
 impl Postgres {
-    /// Connects, looks at the server, and brings the schema up to date.
+    /// Connects, checks the server, and brings the schema up to date.
     pub async fn open(settings: PostgresSettings) -> StoreResult<Self> {
         schema::check_name(&settings.schema)?;
         let mut target = connect::server_from_url(&settings.url).await?;
@@ -102,8 +102,8 @@ impl Postgres {
         if named {
             connect::prefer_index_plans(&mut target);
         }
-        // The first connection takes any server, to say what is wrong with it; the others take a
-        // primary only, also after a failover.
+        // The first connection accepts any server, to report what is wrong with it; the others
+        // accept only a primary, also after a failover.
         let mut client = PostgresPool::new(&target, 1, false)?.client().await?;
         let standby = client.query_typed(connect::RECOVERY_SQL, &[]);
         let standby = connect::with_timeout(standby).await?;
@@ -134,7 +134,7 @@ impl Postgres {
         self.data.query(sql, parameters).await
     }
 
-    /// The single value of a statement that always answers one row.
+    /// Returns the single value of a statement that always returns one row.
     async fn value<T: for<'a> tokio_postgres::types::FromSql<'a>>(
         &self,
         sql: &str,
@@ -157,7 +157,7 @@ impl Postgres {
     }
 }
 
-/// Parameters of a statement with their types; those `of` a session begin with it.
+/// Parameters of a statement with their types; `of` puts those of a session first.
 macro_rules! parameters {
     (of $session:ident $(, $value:expr => $type:ident)*) => {
         $crate::postgres::parameters![
@@ -176,12 +176,12 @@ macro_rules! parameters {
 }
 use parameters;
 
-/// The epoch to ask under: a hold of somebody else is asked for under one that was never granted.
+/// Returns the epoch to send for a hold: for another session's hold, one that is never granted.
 fn epoch_for(session: &Session, hold: &Hold) -> i64 {
     if hold.is_of(session) { hold.epoch.as_i64() } else { -1 }
 }
 
-/// One answer per item: a batch that came back short is not an answer.
+/// Checks that there is one answer per item of a batch.
 fn complete<T>(answers: Vec<T>, expected: usize) -> StoreResult<Vec<T>> {
     if answers.len() == expected {
         return Ok(answers);

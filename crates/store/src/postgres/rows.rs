@@ -11,12 +11,12 @@ pub(super) fn damaged(detail: impl Into<String>) -> StoreError {
     StoreError::refused(Code::Damaged, detail)
 }
 
-/// A column by position, or an error instead of the driver's panic.
+/// Reads a column by position; returns an error instead of the driver's panic.
 pub(super) fn column<'a, T: FromSql<'a>>(row: &'a Row, index: usize) -> StoreResult<T> {
     row.try_get(index).map_err(|error| damaged(error.to_string()).with_source(error))
 }
 
-/// A position that counts from 1, as an index.
+/// Reads a position that counts from 1, as an index.
 pub(super) fn index(row: &Row) -> StoreResult<usize> {
     let item: i64 = column(row, 0)?;
     usize::try_from(item - 1).map_err(|_| damaged(format!("item {item}")))

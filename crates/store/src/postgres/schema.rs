@@ -1,4 +1,4 @@
-//! Making and updating the tables and functions.
+//! Creation and migration of tables and functions.
 
 use std::time::Duration;
 
@@ -15,15 +15,15 @@ use crate::migration::{AppliedMigration, Migration, MigrationHistory, pending};
 const MIGRATION_TIMEOUT: Duration = Duration::from_secs(120);
 
 const BOOTSTRAP: &str = include_str!("sql/bootstrap.sql");
-/// The table of applied migrations as the files name it.
+/// The table of applied migrations, as the files name it.
 const DEFAULT_TABLE: &str = "tenure.migration";
 
-/// The functions always belong to the newest migration: each is made or replaced there, so a store
-/// of any age gets them as they are now. Whoever adds a migration moves them to it.
+/// The functions always belong to the newest migration: each is created or replaced there, so a
+/// store of any age gets the current ones. When you add a migration, move them to it.
 const MIGRATIONS: &[Migration] = &[
     Migration { number: 1, name: "ground", sql: include_str!("migrations/0001_ground.sql") },
     Migration { number: 2, name: "upkeep", sql: include_str!("migrations/0002_upkeep.sql") },
-    // Functions alone, which are those of the newest migration.
+    // Only functions, which are now in the newest migration.
     Migration { number: 3, name: "guard", sql: "" },
     Migration { number: 4, name: "isolation", sql: "" },
     Migration {
@@ -45,17 +45,17 @@ const MIGRATIONS: &[Migration] = &[
     },
 ];
 
-/// The store's own.
+/// Migrations of the store itself.
 pub(super) const HISTORY: MigrationHistory =
     MigrationHistory { table: "migration", migrations: MIGRATIONS };
 
-/// The table that must exist before migrations can be counted.
+/// Returns the statements for the table that must exist before migrations can be counted.
 fn bootstrap(history: &MigrationHistory) -> String {
     BOOTSTRAP.replace(DEFAULT_TABLE, &format!("tenure.{}", history.table))
 }
 
-/// The files are written for the schema `tenure`, so that they can be read and run as they are.
-/// A schema's name is plain (see [`check_name`]), so it needs no quotes.
+/// Rewrites SQL for another schema. The files name the schema `tenure`, so that they can be read
+/// and run as they are. A schema's name needs no quotes (see [`check_name`]).
 pub fn in_schema(sql: &str, schema: &str) -> String {
     match schema {
         "tenure" => sql.to_owned(),
@@ -65,7 +65,7 @@ pub fn in_schema(sql: &str, schema: &str) -> String {
     }
 }
 
-/// A plain name: it stands in statements, function bodies and channel names.
+/// Checks that a name needs no quotes: it is part of statements, functions and channel names.
 pub fn check_name(schema: &str) -> StoreResult<()> {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     let starts = schema.starts_with(|c: char| c.is_ascii_lowercase() || c == '_');
@@ -108,8 +108,8 @@ fn record(migration: &Migration, table: &str) -> String {
         .replace("$3", &format!("'{breaking}'"))
 }
 
-/// Applies what is missing. Starters take turns under an advisory lock; those who find nothing
-/// missing do not take it and need no rights to make tables.
+/// Applies the missing migrations. Starting processes take turns under an advisory lock. Without
+/// missing migrations, a process does not take it and needs no rights to create tables.
 pub async fn migrate(
     client: &mut Client,
     schema: &str,
@@ -141,17 +141,17 @@ async fn run(
     schema: &str,
     history: &MigrationHistory,
 ) -> Result<(), tokio_postgres::Error> {
-    // Starters wait for each other, and have to see what was made meanwhile.
+    // Starting processes wait for each other, and must see what was created meanwhile.
     let level = IsolationLevel::ReadCommitted;
     let transaction = client.build_transaction().isolation_level(level).start().await?;
-    // Whoever comes tenth waits for nine: longer than a lease may wait for a row.
+    // The tenth process waits for nine others, longer than a lease may wait for a row.
     let patience = format!("SET LOCAL lock_timeout = {}", MIGRATION_TIMEOUT.as_millis());
     transaction.batch_execute(&patience).await?;
     let lock = include_str!("sql/migration/lock.sql");
     transaction.query_typed(lock, &[(&schema, Type::TEXT)]).await?;
     transaction.batch_execute(&in_schema(&bootstrap(history), schema)).await?;
     let known = applied(&transaction, schema, history).await?;
-    // A newer store was ruled out before the lock; another one cannot appear under it.
+    // A newer schema was ruled out before the lock; another one cannot appear under it.
     for migration in pending(history.migrations, &known).unwrap_or_default() {
         transaction.batch_execute(&in_schema(migration.sql, schema)).await?;
         transaction.batch_execute(&in_schema(&record(migration, history.table), schema)).await?;
@@ -159,8 +159,8 @@ async fn run(
     transaction.commit().await
 }
 
-/// The same as a script, for an administrator: it applies what is missing, as often as it is run.
-/// `rights` are lines that name what each role has to be granted.
+/// Returns the migrations as a script for an administrator. It applies what is missing, however
+/// often it is run. `rights` are lines with the grants that each role needs.
 pub fn script(schema: &str, history: &MigrationHistory, rights: &str) -> String {
     let table = history.table;
     let mut script = format!("BEGIN ISOLATION LEVEL READ COMMITTED;\n{}", bootstrap(history));
@@ -179,7 +179,7 @@ pub fn script(schema: &str, history: &MigrationHistory, rights: &str) -> String 
     in_schema(&script, schema).replace("SCHEMA tenure TO", &format!("SCHEMA {schema} TO"))
 }
 
-/// For the store's own script.
+/// Grants in the store's own script.
 pub(super) const RIGHTS: &str = "-- For each role that runs Tenure:\n\
          -- GRANT USAGE ON SCHEMA tenure TO role;\n\
          -- GRANT SELECT ON tenure.migration TO role;\n\

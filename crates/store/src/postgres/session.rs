@@ -44,7 +44,7 @@ impl Postgres {
         let note = note.map(|note| note.as_str().as_bytes());
         let parameters = parameters![of session, note => BYTEA];
         let keeping = self.keep_alive_pool.query(&self.statements.session_keep_alive, &parameters);
-        // Found while the server is at work.
+        // Computed while the server works.
         let common = async { Hold::common_mark(holds, session) };
         let (rows, common) = tokio::join!(keeping, common);
         let rows = rows?;
@@ -71,8 +71,8 @@ impl Postgres {
         })
     }
 
-    /// Which of the holds stand, looking only at those whose mark does not already say so. The
-    /// session is extended by now: what cannot be looked at is unknown, not refused.
+    /// Returns the fates of the holds, and looks up only those that their mark does not decide. The
+    /// session is already extended, so a hold that cannot be looked up is unknown, not refused.
     async fn hold_fates(
         &self,
         session: &Session,

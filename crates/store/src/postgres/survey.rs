@@ -61,11 +61,11 @@ impl Postgres {
         Ok(Survey { backend: "postgres", facts, unix_ms: own.map(|own| own.unix_ms) })
     }
 
-    /// The rows, or `None` when the server does not let us see them.
+    /// Returns the rows, or `None` when the server does not let us see them.
     async fn look(&self, sql: &str, parameters: &[Parameter<'_>]) -> StoreResult<Option<Vec<Row>>> {
         match self.query(sql, parameters).await {
             Ok(rows) => Ok(Some(rows)),
-            // A right that is missing, or a view that this server does not have.
+            // A missing right, or a view that this server does not have.
             Err(StoreError::Refused(problem))
                 if matches!(problem.code, Code::Denied | Code::NeedsMigration | Code::Failed) =>
             {
@@ -108,7 +108,7 @@ impl ServerInfo {
     }
 }
 
-/// Without the name of a standby, everything but `off` waits for the own disk, as `on` does.
+/// Returns the mode. Without named standbys, all but `off` wait for the local disk, like `on`.
 fn commit_mode(mode: Option<String>, names: Option<&str>) -> Option<String> {
     let mode = mode?;
     let waits_for_standbys = matches!(mode.as_str(), "local" | "remote_write");
@@ -118,8 +118,8 @@ fn commit_mode(mode: Option<String>, names: Option<&str>) -> Option<String> {
     }
 }
 
-/// Whether a standby that is promoted has everything that was answered. `None` when a state is
-/// hidden from us.
+/// Classifies standbys by whether a promoted one has every acknowledged commit. `None` when a state
+/// is hidden from us.
 fn standbys_kind(states: &[Option<String>], names: &str) -> Option<String> {
     let states: Option<Vec<&str>> = states.iter().map(Option::as_deref).collect();
     let states = states?;
@@ -129,7 +129,7 @@ fn standbys_kind(states: &[Option<String>], names: &str) -> Option<String> {
         (0, _) if names.is_empty() => "none",
         (0, _) => "missing",
         (_, 0) => "asynchronous",
-        // Of a larger quorum some have answered, and nobody knows which.
+        // With more quorum standbys than answers, it is unknown which of them have answered.
         (all, waited_for) if all == waited_for && quorum <= quorum_size(names) => "synchronous",
         _ => "mixed",
     };
@@ -142,7 +142,7 @@ fn quorum_size(names: &str) -> usize {
     number.skip(1).find_map(|word| word.parse().ok()).unwrap_or(1)
 }
 
-/// `15` of `150014`.
+/// Returns the major version, such as `15` for `150014`.
 fn major(number: &str) -> Option<String> {
     Some((number.parse::<u32>().ok()? / 10_000).to_string())
 }

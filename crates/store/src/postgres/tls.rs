@@ -1,4 +1,4 @@
-//! `sslmode` and its files, as libpq has them; the driver knows only a part.
+//! `sslmode` and its files, as in libpq; the driver supports only a part of them.
 
 use tenure_core::{Code, StoreError, StoreResult};
 use tokio_postgres::Config;
@@ -11,7 +11,7 @@ const TLS_PARAMETERS: [&str; 4] = ["sslmode", "sslrootcert", "sslcert", "sslkey"
 /// TLS connector of the driver.
 #[cfg(feature = "tls")]
 pub(super) type PostgresTlsConnector = tokio_postgres_rustls::MakeRustlsConnect;
-/// Nothing does in this build.
+/// Placeholder in a build without TLS.
 #[cfg(not(feature = "tls"))]
 pub(super) type PostgresTlsConnector = tokio_postgres::NoTls;
 
@@ -23,7 +23,7 @@ pub(super) struct TlsMode {
     files: PemFiles,
 }
 
-/// Takes our parameters out of the URL.
+/// Splits our parameters from the URL.
 pub(super) fn read(url: &str) -> StoreResult<(String, TlsMode)> {
     let (rest, [mode, authority, certificate, key]) = take(url, TLS_PARAMETERS)?;
     let files = PemFiles::new(authority, certificate, key, "sslcert and sslkey")?;
@@ -33,7 +33,7 @@ pub(super) fn read(url: &str) -> StoreResult<(String, TlsMode)> {
 impl TlsMode {
     fn new(mode: Option<&str>, mut files: PemFiles) -> StoreResult<Self> {
         let bad = |what: &str| Err(StoreError::refused(Code::BadUrl, what));
-        // Who names an authority wants it to be asked.
+        // A given authority implies that the certificate is verified.
         let unsaid = if files.authority.is_some() { "verify-full" } else { "prefer" };
         let by_authority =
             if files.authority.is_some() { Trust::Authority } else { Trust::Anybody };
@@ -67,13 +67,13 @@ impl TlsMode {
         };
         let mut client = crate::tls::client(trust, files).await?;
         if config.get_ssl_negotiation() == SslNegotiation::Direct {
-            // A server that is not asked whether it speaks TLS wants to hear for what it is.
+            // With direct negotiation, the server requires ALPN to name its protocol.
             client.alpn_protocols = vec![b"postgresql".to_vec()];
         }
         Ok(PostgresTlsConnector::new(client))
     }
 
-    /// Going on in the clear is fine only if that was left open.
+    /// Continues without TLS, unless the mode requires it.
     #[cfg(not(feature = "tls"))]
     pub(super) async fn prepare(self, config: &mut Config) -> StoreResult<PostgresTlsConnector> {
         if self.mode == SslMode::Require {
@@ -95,7 +95,7 @@ mod tests {
         Ok((wanted.mode, wanted.trust, wanted.files.authority))
     }
 
-    /// Without TLS, what was left open stays open, and what was asked for is refused.
+    /// Without TLS, an optional encryption is skipped, and a required one is refused.
     #[cfg(not(feature = "tls"))]
     #[tokio::test]
     async fn a_build_without_tls_names_the_feature() {
@@ -118,7 +118,7 @@ mod tests {
             ("sslmode=require", (SslMode::Require, Trust::Anybody, None)),
             ("sslmode=verify-ca", (SslMode::Require, Trust::Authority, None)),
             ("sslmode=verify-full", (SslMode::Require, Trust::Name, None)),
-            // An authority that is named is asked.
+            // A given authority is used.
             ("sslrootcert=ca.pem", (SslMode::Require, Trust::Name, own())),
             ("sslmode=require&sslrootcert=ca.pem", (SslMode::Require, Trust::Authority, own())),
             ("sslmode=prefer&sslrootcert=ca.pem", (SslMode::Prefer, Trust::Authority, own())),

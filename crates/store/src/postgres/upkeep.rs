@@ -41,7 +41,7 @@ impl Postgres {
         let read = || {
             let row = rows.first().ok_or_else(no_row)?;
             let (sessions, duties): (i64, i64) = (column(row, 0)?, column(row, 1)?);
-            // Without its one row the store has not got a floor.
+            // Without its one row the store has no floor.
             let floor: Option<i64> = column(row, 2)?;
             let floor = Epoch::from_i64(floor.ok_or_else(no_row)?)?;
             Ok::<_, StoreError>((sessions as u64, duties as u64, floor))
@@ -56,7 +56,7 @@ impl Postgres {
         let parameters = parameters![slots => INT4, audit => INT8];
         self.query(&self.statements.store_retain, &parameters).await?;
         self.history_slots.store(new.history_slots, Ordering::Relaxed);
-        // What is not cut now is cut the next time; the change has happened.
+        // The change has happened; the next trim removes what this one did not.
         let _ = self.audit_trim().await;
         Ok(())
     }

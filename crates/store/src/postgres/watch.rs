@@ -12,10 +12,10 @@ use super::connect::{CONNECT_TIMEOUT, PostgresConnectConfig, drive, with_timeout
 use super::{Postgres, error};
 use crate::hints::Hints;
 
-/// Between attempts to get the connection back.
+/// Time between attempts to reconnect.
 const RECONNECT_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The listening connection; it ends when the last watch and the store are gone.
+/// The listening connection; it ends when the last watch and the store are dropped.
 #[derive(Debug)]
 pub(super) struct NotificationListener {
     groups: Arc<Hints>,
@@ -34,7 +34,7 @@ impl Postgres {
 }
 
 impl NotificationListener {
-    /// Returns once the server has confirmed that it will tell.
+    /// Starts listening, and returns once the server has confirmed it.
     pub(super) async fn start(target: PostgresConnectConfig, channel: String) -> StoreResult<Self> {
         let groups = Arc::new(Hints::default());
         let line = ListenConnection::open(&target, &channel, groups.clone()).await?;
@@ -82,7 +82,7 @@ impl ListenConnection {
     }
 }
 
-/// Keeps a line open. What happened while it was down is unknown, so everybody gets one hint.
+/// Keeps a connection open. Changes while it was down are unknown, so all watchers get one hint.
 async fn listen(
     target: PostgresConnectConfig,
     channel: String,

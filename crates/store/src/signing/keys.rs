@@ -1,4 +1,4 @@
-//! Keys by id, and what each may do.
+//! Signing keys by id, with their permitted use.
 
 use std::fmt;
 
@@ -6,15 +6,15 @@ use hmac::{Hmac, KeyInit, Mac as _};
 use sha2::Sha256;
 use tenure_core::{Code, Mac, StoreError, StoreResult};
 
-/// Use of a key. A rotation takes it from the last to the first and back down: known
-/// everywhere, then signing, then only verifying, then retired.
+/// Use of a key. In a rotation, a key is first `Verify` everywhere, then `Sign`, then `Verify`
+/// again, and finally `Retired`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyUse {
-    /// It signs; there is exactly one.
+    /// It signs; exactly one key does.
     Sign,
     /// Its signatures are valid.
     Verify,
-    /// Its signatures are not valid any more.
+    /// Its signatures are no longer valid.
     Retired,
 }
 
@@ -27,7 +27,7 @@ struct SigningKey {
 /// The keys of a store's users. Prints without secrets.
 pub struct Keyring {
     keys: Vec<SigningKey>,
-    /// Which of them signs.
+    /// Index of the key that signs.
     signer: usize,
 }
 
@@ -39,7 +39,7 @@ impl Keyring {
     pub const MAX_ID: usize = 64;
 
     /// Reads `ID sign|verify|retired HEX`, one key per line or separated by commas. Empty lines and
-    /// lines that begin with `#` mean nothing. A retired key needs no secret.
+    /// lines that begin with `#` are ignored. A retired key needs no secret.
     pub fn parse(text: &str) -> StoreResult<Self> {
         let mut keys: Vec<SigningKey> = Vec::new();
         let lines = text.split(['\n', ',']).map(str::trim);
@@ -64,7 +64,7 @@ impl Keyring {
         &self.keys[self.signer].id
     }
 
-    /// Use of the key with this id; `None` when it is not known.
+    /// Returns the use of the key with this id; `None` when the key is unknown.
     pub fn find(&self, id: &str) -> Option<KeyUse> {
         self.key(id).map(|key| key.may)
     }
@@ -79,7 +79,7 @@ impl Keyring {
         Mac(mac.into_bytes().into())
     }
 
-    /// Whether the key with this id signed the message so. In constant time.
+    /// Whether `mac` is the signature of the message by the key with this id, in constant time.
     pub(super) fn verifies(&self, id: &str, message: &[&[u8]], mac: &Mac) -> bool {
         self.key(id).is_some_and(|key| keyed(key, message).verify_slice(&mac.0).is_ok())
     }
@@ -92,7 +92,7 @@ fn keyed(key: &SigningKey, message: &[&[u8]]) -> Hmac<Sha256> {
     hmac
 }
 
-/// Without the ids, which do no harm, a mistake is hard to find; the secrets are never there.
+/// Prints ids, which are not secret and help to find mistakes, but never the secrets.
 impl fmt::Debug for Keyring {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let keys = self.keys.iter().map(|key| (&key.id, key.may));
@@ -104,7 +104,7 @@ fn bad(detail: &str) -> StoreError {
     StoreError::refused(Code::BadKeys, detail)
 }
 
-/// An error repeats no word of the input: it may be the secret.
+/// Reads one key. An error repeats no word of the input, which may be the secret.
 fn read(line: &str) -> Result<SigningKey, &'static str> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let (id, may, secret) = match words[..] {

@@ -1,11 +1,10 @@
 //! Signed checkpoints.
 //!
 //! A signature is HMAC-SHA-256 over the id of the key, the duty, epoch, version, the signature of
-//! the version before, where it was moved to or from, and the payload (R14). So a document cannot
-//! be changed, put under another duty, version or epoch, or taken out of its order. What a
-//! signature cannot show is that a *newer* document is missing: for that [`Sealed`] remembers the
-//! newest one that this process has seen and compares with the ring, and [`verify`] reads the
-//! whole ring.
+//! the previous version, the source or target of a move, and the payload (R14). So a document
+//! cannot be changed, put under another duty, version or epoch, or reordered. A signature cannot
+//! show that a *newer* document is missing. For that, [`Sealed`] remembers the newest one that this
+//! process has seen and compares with the ring, and [`verify`] reads the whole ring.
 
 mod keys;
 mod sealed;
@@ -18,11 +17,11 @@ use tenure_core::{Code, DutyKey, Epoch, Mac, Seal, StoreError, StoreResult, Vers
 pub use keys::{KeyUse, Keyring};
 pub use sealed::Sealed;
 
-/// Whether checkpoints are signed. Going through `Write` lets a store with unsigned checkpoints be
-/// used until each has been written once.
+/// Whether checkpoints are signed. `Write` is for a store with unsigned checkpoints, until each has
+/// been written once.
 #[derive(Debug, Default)]
 pub enum Signing {
-    /// Nothing is signed, and no signature is looked at.
+    /// Nothing is signed, and no signature is verified.
     #[default]
     Off,
     /// Writes are signed; reads accept unsigned checkpoints.
@@ -65,13 +64,13 @@ tenure_core::text_enum! {
 }
 
 impl SignatureVerdict {
-    /// Whether the checkpoint is fine by itself, so that its place can be judged.
+    /// Whether the checkpoint is valid by itself, so that its position can be judged.
     fn may_stand(&self) -> bool {
         matches!(self, Self::Good | Self::Unsigned)
     }
 }
 
-/// A checkpoint taken apart.
+/// A checkpoint split into seal and payload, with its verdict.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inspected {
     /// Its seal; empty when there is none or it cannot be read.
@@ -82,8 +81,8 @@ pub struct Inspected {
     pub verdict: SignatureVerdict,
 }
 
-/// The signed parts. Each text has its length before it, so that no two different
-/// checkpoints give the same bytes.
+/// The signed parts. Each text is preceded by its length, so that different checkpoints never give
+/// the same bytes.
 struct SignedMessage<'a> {
     key: &'a str,
     duty: &'a DutyKey,
@@ -128,7 +127,7 @@ pub fn sign(
     Seal { signed: Some((keys.signer().to_owned(), mac)), prev: Some(prev), ..seal }
 }
 
-/// Takes a stored checkpoint apart and judges it by itself.
+/// Splits a stored checkpoint and verifies it by itself.
 pub fn inspect(keys: Option<&Keyring>, duty: &DutyKey, checkpoint: &Checkpoint) -> Inspected {
     let Ok((seal, payload)) = Seal::split(&checkpoint.document) else {
         let payload = checkpoint.document.as_bytes().to_vec();
@@ -162,10 +161,10 @@ fn judge(
     if fits { SignatureVerdict::Good } else { SignatureVerdict::Wrong }
 }
 
-/// Judges the newest checkpoint and the ring together: each must be signed upon the one before it,
-/// none may be missing between two, and the newest is the first of the ring. Where the ring ends
-/// is no fault: it keeps only so many. The newest comes first in the answer, then the ring by
-/// epoch and version.
+/// Verifies the newest checkpoint and the ring together: each signature must cover its
+/// predecessor's, none may be missing between two, and the newest is the first of the ring. The
+/// ring may end anywhere, since its size is limited. The result has the newest first, then the ring
+/// from later to earlier.
 pub fn verify(
     keys: &Keyring,
     duty: &DutyKey,
@@ -187,7 +186,7 @@ pub fn verify(
             Some(SignatureVerdict::Replayed)
         }
         (_, Some(_), Some(_)) => Some(SignatureVerdict::NotInHistory),
-        // A first one without a ring may be of somebody who keeps none.
+        // A first version without a ring may come from a writer that keeps no ring.
         (_, Some(apart), None) if apart.version.get() > 1 => Some(SignatureVerdict::NotInHistory),
         _ => None,
     };
@@ -200,15 +199,15 @@ pub fn verify(
     all
 }
 
-/// Later checkpoints have a larger one. The epoch comes first: a duty that begins again counts its
-/// versions anew.
+/// Returns the position of a checkpoint: later ones have a larger one. The epoch comes first,
+/// because a duty that begins again counts its versions anew.
 fn place(checkpoint: &Checkpoint) -> (Epoch, Version) {
     (checkpoint.epoch, checkpoint.version)
 }
 
-/// Refuses a well signed checkpoint when the ring has a well signed one that is later, or another
-/// one of the same place: an old one was put back. Entries without a good signature say nothing,
-/// since anybody could have added them.
+/// Refuses a validly signed checkpoint if the ring has a validly signed one that is later, or
+/// another one at the same position: an old one was put back. Entries without a valid signature are
+/// ignored, since anybody could have added them.
 pub(crate) fn check_ring(
     keys: Option<&Keyring>,
     duty: &DutyKey,
@@ -231,7 +230,7 @@ pub(crate) fn check_ring(
     Err(StoreError::refused(Code::Replayed, detail))
 }
 
-/// Refuses a missing checkpoint while the ring, which would have gone with it, is still there.
+/// Refuses a missing checkpoint while its ring exists: forgetting a duty would remove both.
 pub(crate) fn check_missing(duty: &DutyKey, ring: &[Checkpoint]) -> StoreResult<()> {
     if ring.is_empty() {
         return Ok(());
@@ -240,17 +239,17 @@ pub(crate) fn check_missing(duty: &DutyKey, ring: &[Checkpoint]) -> StoreResult<
     Err(StoreError::refused(Code::Replayed, detail))
 }
 
-/// Judges each of a ring by the one before it.
+/// Judges each checkpoint of a ring by its predecessor.
 fn judge_order(ring: &mut [(Checkpoint, Inspected)]) {
-    // Before a first version there is only what is left of an earlier life of the duty; the later
-    // one has taken what place it needed in the ring.
+    // Entries before a first version are left from an earlier life of the duty. The later one has
+    // overwritten some of them, so gaps among them are normal.
     let mut earlier_life = false;
     for at in 0..ring.len().saturating_sub(1) {
         let (now, before) = (&ring[at], &ring[at + 1]);
         earlier_life |= now.0.version.get() == 1;
         let follows = Ok(now.0.version) == before.0.version.next();
         let mac = before.1.seal.signed.as_ref().map_or(Mac::NONE, |(_, mac)| *mac);
-        // What a move brings is signed upon what it was in the other store.
+        // The signature of a moved checkpoint covers its predecessor's in the other store.
         let came_back = before.1.seal.moved.is_some();
         let other = follows && !came_back && now.1.seal.prev != Some(mac);
         let verdict = match now.1.verdict {

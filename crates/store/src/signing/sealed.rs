@@ -1,4 +1,4 @@
-//! A store around a store: seals are put on and taken off here.
+//! Wrapper around a store that adds seals on write and removes them on read.
 //!
 //! Why: docs/decisions/0015-seals-outside-the-backends.md
 
@@ -23,8 +23,8 @@ struct NewestSeen {
 }
 
 impl NewestSeen {
-    /// Later checkpoints have a larger one. The epoch comes first: a duty that was forgotten and
-    /// granted again counts its versions anew.
+    /// Returns the position: later checkpoints have a larger one. The epoch comes first, because a
+    /// duty that was forgotten and granted again counts its versions anew.
     fn place(&self) -> (Epoch, Version) {
         (self.epoch, self.version)
     }
@@ -34,14 +34,14 @@ fn mac_of(seal: &Seal) -> Mac {
     seal.signed.as_ref().map_or(Mac::NONE, |(_, mac)| *mac)
 }
 
-/// A store whose checkpoints are signed and verified on their way, and which refuses those that
-/// were moved elsewhere. Callers see payloads only.
+/// Store wrapper that signs and verifies checkpoints, and refuses those that were moved elsewhere.
+/// Callers see payloads only.
 ///
-/// A batch is refused as a whole when one checkpoint in it is not good; the error names the duty.
+/// A batch is refused as a whole if one checkpoint in it is invalid; the error names the duty.
 pub struct Sealed(SealLayer);
 
 impl Sealed {
-    /// Puts `signing` around a store.
+    /// Wraps a store with `signing`.
     pub fn new(inner: Arc<dyn Store>, signing: Signing) -> Self {
         Self(SealLayer { inner, signing, seen: Mutex::default() })
     }
@@ -53,7 +53,7 @@ impl fmt::Debug for Sealed {
     }
 }
 
-/// The calls that see checkpoints; all others are those of the store inside.
+/// The calls that see checkpoints; all others go directly to the inner store.
 struct SealLayer {
     inner: Arc<dyn Store>,
     signing: Signing,
@@ -74,8 +74,8 @@ impl SealLayer {
         matches!(self.signing, Signing::Require(_))
     }
 
-    /// Takes the seal off one checkpoint, or says why it must not be used. `before` is what was
-    /// seen when the store was asked: a commit that overtook the answer is no replay.
+    /// Removes the seal of a checkpoint, or returns why it must not be used. `before` is the newest
+    /// one seen when the request was sent: a commit that overtook the response is not a replay.
     async fn open(
         &self,
         duty: &DutyKey,
@@ -99,7 +99,7 @@ impl SealLayer {
         let known = |seen: NewestSeen| {
             seen.place() == (stored.epoch, stored.version) && seen.mac == mac_of(&inspected.seal)
         };
-        // A process that takes over has seen nothing, and an old one is well signed, too.
+        // A process that takes over has seen nothing, and old checkpoints are validly signed, too.
         if self.required() && !before.is_some_and(known) {
             let ring = self.inner.history(duty).await?;
             if let Err(replayed) = check_ring(self.signing.keys(), duty, &stored, &ring) {
@@ -121,7 +121,7 @@ impl SealLayer {
         Ok(Checkpoint { document, ..stored })
     }
 
-    /// Takes a checkpoint apart, unless its signature must not be trusted.
+    /// Splits a checkpoint, unless its signature must not be trusted.
     async fn trusted(&self, duty: &DutyKey, stored: &Checkpoint) -> StoreResult<Inspected> {
         let inspected = inspect(self.signing.keys(), duty, stored);
         let Inspected { seal, verdict, .. } = &inspected;
@@ -133,9 +133,9 @@ impl SealLayer {
         Ok(inspected)
     }
 
-    /// No checkpoint: there never was one or it was forgotten, unless the ring, which would have
-    /// gone with it, is still there. A process that starts afresh must ask, too: who has removed
-    /// the newest one wants it to begin from nothing.
+    /// Handles a missing checkpoint: it never existed or was forgotten, unless its ring still
+    /// exists, which would have been removed with it. A new process must check this, too: an
+    /// attacker who removes the newest one wants the work to begin from nothing.
     async fn missing(
         &self,
         duty: &DutyKey,
@@ -187,7 +187,7 @@ impl SealLayer {
         Ok(())
     }
 
-    /// Names what is wrong, and the newest good checkpoint, which is offered and never taken.
+    /// Returns the error, with the newest valid checkpoint, which is suggested but never used.
     async fn refusal(
         &self,
         duty: &DutyKey,
@@ -212,7 +212,7 @@ impl SealLayer {
         StoreError::refused(Code::BadSignature, format!("{what}; {offer}"))
     }
 
-    /// The signatures of the versions that are about to be replaced.
+    /// Returns the signatures of the versions that are about to be replaced.
     async fn predecessors(&self, commits: &[Commit]) -> StoreResult<Vec<Mac>> {
         let mut macs = vec![None; commits.len()];
         let mut unknown = Vec::new();
@@ -232,8 +232,8 @@ impl SealLayer {
         }
         if !unknown.is_empty() {
             let duties: Vec<_> = unknown.iter().map(|n| commits[*n].hold.duty.clone()).collect();
-            // What is signed upon must be good itself, else a forged document would get a
-            // successor that vouches for it.
+            // A predecessor must be valid itself, else a forged document would get a successor that
+            // vouches for it.
             let before = self.seen_of(&duties);
             let stored = self.inner.load(&duties).await?;
             for ((n, before), stored) in unknown.into_iter().zip(before).zip(stored) {
@@ -294,7 +294,7 @@ impl SealLayer {
         Ok(answers)
     }
 
-    /// Payloads as they are in the ring; [`super::verify`] judges them.
+    /// Returns the payloads in the ring unverified; [`super::verify`] verifies them.
     async fn history(&self, duty: &DutyKey) -> StoreResult<Vec<Checkpoint>> {
         let ring = self.inner.history(duty).await?;
         let open = |stored: Checkpoint| {
@@ -304,7 +304,7 @@ impl SealLayer {
         ring.into_iter().map(open).collect()
     }
 
-    /// The newest checkpoints seen belong to the earlier store: this one may have been restored.
+    /// Adopts the store and discards the newest checkpoints seen, since it may have been restored.
     async fn adopt(&self, adopt: &Adopt) -> StoreResult<Adopted> {
         let adopted = self.inner.adopt(adopt).await?;
         self.seen().clear();
@@ -312,7 +312,7 @@ impl SealLayer {
     }
 }
 
-/// Calls the layer for the methods that see checkpoints, and the store inside for the others.
+/// Calls the layer for the methods that see checkpoints, and the inner store for the others.
 macro_rules! layer_method {
     ($store:ident) => {
         $store.0.inner.abilities()

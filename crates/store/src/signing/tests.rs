@@ -56,7 +56,7 @@ fn a_ring_is_verified_as_a_whole() {
     // An older one put in the newest's place.
     let replayed = verify(&keys, &duty("d"), Some(&ring[1]), &ring);
     assert_eq!(replayed[0].1.verdict, SignatureVerdict::Replayed);
-    // One of the same number from another life of the duty, well signed by itself.
+    // One of the same number from another life of the duty, validly signed by itself.
     let other = self::ring(&keys, &duty("d"), &["one", "zwei"]);
     let mixed = [ring[0].clone(), other[0].clone(), ring[2].clone()];
     let verdicts = verdicts(&verify(&keys, &duty("d"), Some(&mixed[0]), &mixed));
@@ -66,7 +66,7 @@ fn a_ring_is_verified_as_a_whole() {
     );
 }
 
-/// The verdicts on these versions of a ring, of which the newest is the one in the store.
+/// Returns the verdicts on these versions of a ring; `newest` is the one in the store.
 fn with_versions(
     ring: &[Checkpoint],
     newest: Option<u64>,

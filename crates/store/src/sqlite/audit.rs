@@ -23,7 +23,7 @@ pub(super) fn record(
     Ok(())
 }
 
-/// Keeps as many entries as the store says.
+/// Trims the trail to the store's retention.
 pub(super) fn trim(line: &mut SqliteConnection) -> StoreResult<()> {
     line.write(|db, _| {
         db.execute(sql!("audit/trim"), []).map_err(statement_error)?;

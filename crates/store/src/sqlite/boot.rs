@@ -1,9 +1,9 @@
-//! Which boot the clock of a file belongs to.
+//! Boot and time namespace to which a file's times belong.
 //!
-//! Expiry in SQLite is counted by `CLOCK_BOOTTIME`, which means the same to all processes of one
-//! boot and one time namespace, and nothing to anybody else. A file remembers whose time it is in.
-//! Every open store holds a shared lock on `PATH-boot`; a process from another boot may take the
-//! file over only while nobody holds that lock, and then every session of before has ended.
+//! Expiry in SQLite is judged by `CLOCK_BOOTTIME`, which is the same for all processes of one boot
+//! and one time namespace, and meaningless to others. A file records the boot and namespace of its
+//! times. Every open store holds a shared lock on `PATH-boot`. A process from another boot may take
+//! the file over only while nobody holds that lock, and then all earlier sessions have ended.
 //!
 //! Why: docs/decisions/0023-sqlite-time-since-boot.md
 
@@ -24,13 +24,13 @@ use super::sql;
 const MAX_LOCK_ATTEMPTS: u32 = 100;
 const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Kept open for as long as the store is: the lock goes with it.
+/// Shared lock on the file, held for as long as the store is open.
 #[derive(Debug)]
 pub(super) struct BootLock {
     _shared: File,
 }
 
-/// The boot and the time namespace this process lives in.
+/// Returns the boot and the time namespace of this process.
 pub(super) fn identity() -> StoreResult<String> {
     let unreadable = |what: &str, error: std::io::Error| {
         StoreError::refused(Code::OtherBoot, format!("cannot read {what}: {error}"))
@@ -77,7 +77,7 @@ pub(super) fn enter(path: &Path, connection: &Connection, identity: &str) -> Sto
             return Ok(BootLock { _shared: file });
         }
         file.unlock().map_err(|error| io_error(&error))?;
-        // Somebody is in: in the time that the file is in, or just about to take it over as we are.
+        // Another process has the file open, in the recorded boot or to take it over as we do.
         if file.try_lock().is_err() {
             std::thread::park_timeout(LOCK_RETRY_INTERVAL);
             continue;
@@ -96,7 +96,7 @@ fn stored(connection: &Connection) -> StoreResult<Option<String>> {
         .map_err(statement_error)
 }
 
-/// Every session of another boot has ended; its nanoseconds mean nothing here.
+/// Ends all sessions of another boot, whose nanoseconds mean nothing here.
 fn take_over(connection: &Connection, identity: &str) -> StoreResult<()> {
     let run = || {
         connection.execute(sql!("session/reset"), [])?;
@@ -105,7 +105,7 @@ fn take_over(connection: &Connection, identity: &str) -> StoreResult<()> {
     retry(|| connection.execute_batch("BEGIN IMMEDIATE")).map_err(statement_error)?;
     let done = run().and_then(|_| connection.execute_batch("COMMIT"));
     if done.is_err() {
-        // The error is what counts; without a commit nothing has changed.
+        // The first error is returned; without a commit nothing has changed.
         let _ = connection.execute_batch("ROLLBACK");
     }
     done.map_err(statement_error)

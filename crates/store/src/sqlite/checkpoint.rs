@@ -67,7 +67,7 @@ fn commit_one(
     let (version_column, epoch) = (version.as_i64(), hold.epoch.as_i64());
     let (instance, document) = (hold.instance.as_str(), commit.document.as_bytes());
     let row = (group, duty, version_column, epoch, instance, document);
-    // The ring's copy is the same to the millisecond.
+    // The copy in the ring gets the same time.
     let saved: Option<(i64,)> = first(db, sql!("checkpoint/save"), row)?;
     let (unix_ms,) = saved.unwrap_or_default();
     let row = (group, duty, version_column, epoch, instance, document, unix_ms);

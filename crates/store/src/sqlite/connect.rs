@@ -13,10 +13,10 @@ const RETRY_INTERVAL: Duration = Duration::from_micros(500);
 /// Longest wait for the write lock.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Opens a file as every connection of ours has it: WAL, durable at each commit, our own waiting.
+/// Opens a file with our settings: WAL, durable at each commit, and our own waiting for locks.
 pub fn connect(path: &PathBuf) -> rusqlite::Result<Connection> {
-    // A new file is for its owner alone, whatever the umask says; SQLite gives its companions the
-    // same mode. One that is there keeps its own, and what else goes wrong SQLite will say.
+    // Only the owner may read a new file, whatever the umask; SQLite gives `-wal` and `-shm` the
+    // same mode. An existing file keeps its mode, and SQLite reports any other error.
     let _ = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
@@ -26,13 +26,13 @@ pub fn connect(path: &PathBuf) -> rusqlite::Result<Connection> {
     connection.set_prepared_statement_cache_capacity(64);
     // Otherwise a statement is prepared anew whenever another value is bound to it.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-    // Durable at each commit: a lease that power loss takes back would be granted twice.
+    // Durable at each commit: a lease that a power loss undoes would be granted twice.
     retry(|| connection.pragma_update(None, "journal_mode", "WAL"))?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     Ok(connection)
 }
 
-/// Waits for its turn in small steps; [`std::thread::park_timeout`] because nobody unparks us.
+/// Retries while the database is locked, for a bounded time. Nobody unparks the thread early.
 pub fn retry<T>(mut attempt: impl FnMut() -> rusqlite::Result<T>) -> rusqlite::Result<T> {
     let mut left = LOCK_TIMEOUT.as_micros() / RETRY_INTERVAL.as_micros();
     loop {

@@ -7,7 +7,7 @@ use rustix::fs::{Access, access};
 use rustix::io::Errno;
 use tenure_core::{Code, StoreError};
 
-/// An error before `COMMIT`: the transaction is rolled back, so it did not happen.
+/// Converts an error before `COMMIT`: the transaction is rolled back, so it did not happen.
 pub fn statement_error(error: Error) -> StoreError {
     let code = match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Code::Busy,
@@ -18,7 +18,7 @@ pub fn statement_error(error: Error) -> StoreError {
         Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => Code::Damaged,
         _ => Code::Failed,
     };
-    // The driver would add the statement; what SQLite says is enough.
+    // The driver would add the statement; SQLite's message is enough.
     let detail = match &error {
         Error::SqlInputError { msg, .. } => msg.clone(),
         other => other.to_string(),
@@ -26,11 +26,11 @@ pub fn statement_error(error: Error) -> StoreError {
     StoreError::refused(code, detail).with_source(error)
 }
 
-/// An error of opening a file. SQLite does not report that a folder is read-only, nor, without its
-/// log, that a file is.
+/// Converts an error of opening a file. SQLite does not report that a folder is read-only, nor,
+/// without a WAL file, that the file is.
 pub fn open_error(path: &Path, error: Error) -> StoreError {
     let told = statement_error(error);
-    // Not by opening it: the close would drop all locks that this process has on the file.
+    // Checked without opening the file, because closing it would drop this process's locks on it.
     let is_denied =
         |path: &Path| matches!(access(path, Access::WRITE_OK), Err(Errno::ROFS | Errno::ACCESS));
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -41,8 +41,8 @@ pub fn open_error(path: &Path, error: Error) -> StoreError {
     told
 }
 
-/// An error of `COMMIT` itself. When the disk was full or the lock was not to be had, SQLite has
-/// rolled back; after anything else the pages may be on disk.
+/// Converts an error of `COMMIT` itself. If the disk was full or the lock unavailable, SQLite has
+/// rolled back; after any other error the pages may be on disk.
 pub(super) fn commit_error(error: Error) -> StoreError {
     match statement_error(error) {
         StoreError::Refused(problem) if !matches!(problem.code, Code::Full | Code::Busy) => {

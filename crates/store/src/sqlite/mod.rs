@@ -1,4 +1,4 @@
-//! SQLite: one host, any number of processes, nothing to run.
+//! SQLite store: one host, any number of processes, no server.
 //!
 //! Every change is one `BEGIN IMMEDIATE` transaction, so changes happen one after another. Time is
 //! `CLOCK_BOOTTIME`, read once the transaction has the database: the wall clock plays no part.
@@ -53,14 +53,14 @@ use sql;
 pub struct SqliteSettings {
     /// The file; `-wal`, `-shm` and `-boot` appear beside it.
     pub path: PathBuf,
-    /// Whether to make the file.
+    /// Whether to create the file.
     pub if_absent: IfAbsent,
     /// The clock that judges expiry; all processes on one file must use the same.
     pub clock: Arc<dyn Clock>,
 }
 
 impl Default for SqliteSettings {
-    /// `tenure.db`, made when absent, on the boot clock.
+    /// `tenure.db`, created when absent, with the boot clock.
     fn default() -> Self {
         Self { path: "tenure.db".into(), if_absent: IfAbsent::Create, clock: Arc::new(BootClock) }
     }
@@ -76,12 +76,12 @@ pub struct Sqlite {
     data: Worker,
     watcher: Mutex<Option<Arc<ChangePoller>>>,
     claims: AtomicU64,
-    /// As it was when this handle last heard of it; the statements read the store's own.
+    /// Value that this handle read last; the statements use the one in the store.
     history_slots: AtomicUsize,
     _boot: boot::BootLock,
 }
 
-/// The schema as a script.
+/// Returns the schema as a script.
 pub(crate) fn script() -> String {
     schema::script(&schema::HISTORY)
 }
@@ -168,7 +168,7 @@ impl Sqlite {
         let keeping = self.vital.begin(job).await?;
         let common = Hold::common_mark(holds, session);
         let Some(mark) = keeping.answer().await? else { return Ok(KeptAlive::Ended) };
-        // Most marks say by themselves that the hold stands; only the others cross the thread.
+        // Most marks show that the hold is valid; only the others are looked up on the thread.
         let (mut fates, unsure) = fates_by_mark(session, holds, common, mark);
         if !unsure.is_empty() {
             let asked: Vec<Hold> = unsure.iter().map(|n| holds[*n].clone()).collect();
@@ -176,7 +176,7 @@ impl Sqlite {
                 connection
                     .read(|db, now| asked.iter().map(|it| hold::stands(db, it, now)).collect())
             };
-            // The session is extended by now: what cannot be looked at is unknown, not refused.
+            // The session is already extended: a failed look-up means unknown, not refused.
             let looked: StoreResult<Vec<bool>> = self.vital.run(job).await;
             for (position, n) in unsure.into_iter().enumerate() {
                 fates[n] = match looked.as_ref().map(|stands| stands[position]) {
@@ -201,7 +201,7 @@ impl Sqlite {
             let claimed =
                 connection.write(|db, now| hold::claim(db, &session, &wants, &reason, now))?;
             if claims % CLAIMS_PER_TRIM == CLAIMS_PER_TRIM - 1 {
-                // What is not cut now is cut the next time; the claim has happened.
+                // The claim has happened; the next trim removes what this one did not.
                 let _ = audit::trim(connection);
             }
             Ok(claimed)
@@ -326,13 +326,13 @@ fn hint(db: &Connection, group: &GroupName) -> StoreResult<()> {
     Ok(())
 }
 
-/// Runs a statement through the cache of prepared ones and says how many rows it changed.
+/// Runs a cached prepared statement and returns the number of rows that it changed.
 fn execute(db: &Connection, sql: &str, parameters: impl rusqlite::Params) -> StoreResult<usize> {
     let run = || db.prepare_cached(sql)?.execute(parameters);
     run().map_err(statement_error)
 }
 
-/// Reads the row of a statement, if there is one.
+/// Reads the first row of a statement, if any.
 fn first<R>(db: &Connection, sql: &str, parameters: impl rusqlite::Params) -> StoreResult<Option<R>>
 where
     R: for<'a> TryFrom<&'a Row<'a>, Error = rusqlite::Error>,

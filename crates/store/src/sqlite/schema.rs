@@ -1,4 +1,4 @@
-//! Making and updating the tables.
+//! Creation and migration of tables.
 
 use rusqlite::Connection;
 use tenure_core::text::counted;
@@ -15,16 +15,16 @@ const MIGRATIONS: &[Migration] = &[
     Migration { number: 2, name: "upkeep", sql: include_str!("migrations/0002_upkeep.sql") },
 ];
 
-/// The store's own.
+/// Migrations of the store itself.
 pub(super) const HISTORY: MigrationHistory =
     MigrationHistory { table: "migration", migrations: MIGRATIONS };
 
-/// A statement of ours for the table that remembers this owner's migrations.
+/// Rewrites a statement for the table that records this owner's migrations.
 fn for_table(sql: &str, history: &MigrationHistory) -> String {
     sql.replacen(HISTORY.table, history.table, 1)
 }
 
-/// The tables that must exist before migrations can be counted.
+/// Returns the statements for the tables that must exist before migrations can be counted.
 fn bootstrap(history: &MigrationHistory) -> String {
     let meta = if history.table == HISTORY.table { sql!("meta/create") } else { "" };
     for_table(sql!("migration/create"), history) + meta
@@ -42,7 +42,7 @@ fn applied(
     rows.map_err(statement_error)?.collect::<Result<_, _>>().map_err(statement_error)
 }
 
-/// Whether the file has the tables of this owner; refused when it holds something else.
+/// Whether the file has the tables of this owner; refused when it is another program's database.
 pub fn is_there(connection: &Connection, history: &MigrationHistory) -> StoreResult<bool> {
     let query = sql!("migration/tables");
     let count = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
@@ -58,7 +58,7 @@ pub fn is_there(connection: &Connection, history: &MigrationHistory) -> StoreRes
     }
 }
 
-/// Applies what is missing, in one transaction under the write lock: starters take turns.
+/// Applies the missing migrations in one transaction under the write lock: processes take turns.
 pub fn migrate(connection: &mut SqliteConnection, history: &MigrationHistory) -> StoreResult<()> {
     connection.write(|connection, _| {
         connection.execute_batch(&bootstrap(history)).map_err(statement_error)?;
@@ -72,7 +72,7 @@ pub fn migrate(connection: &mut SqliteConnection, history: &MigrationHistory) ->
     })
 }
 
-/// The same as a script.
+/// Returns the migrations as a script.
 pub fn script(history: &MigrationHistory) -> String {
     let mut script = format!("BEGIN IMMEDIATE;\n{}", bootstrap(history));
     for migration in history.migrations {

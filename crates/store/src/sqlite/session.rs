@@ -19,7 +19,7 @@ pub(super) fn ns(instant: LocalInstant) -> i64 {
     instant.as_nanos() as i64
 }
 
-/// A span of nanoseconds, none when it is negative.
+/// Converts a span of nanoseconds; zero when it is negative.
 pub(super) fn nanos(span: i64) -> Duration {
     Duration::from_nanos(u64::try_from(span).unwrap_or(0))
 }
@@ -51,7 +51,7 @@ fn find(
     }))
 }
 
-/// The mark of a session that may claim: live, this very one, and not evicted.
+/// Returns the mark of a session that may claim: live, with the same nonce, and not evicted.
 pub(super) fn claimant(
     db: &Connection,
     session: &Session,
@@ -114,8 +114,7 @@ pub(super) fn close(
     Ok(Closed::Closed)
 }
 
-/// Extends a session. Answers the mark that its confirmed holds carry, or nothing when it has
-/// ended.
+/// Extends a session. Returns the mark for its confirmed holds, or `None` when it has ended.
 pub(super) fn keep_alive(
     db: &Connection,
     session: &Session,

@@ -11,7 +11,7 @@ use super::Sqlite;
 use crate::filesystem;
 
 impl Sqlite {
-    /// Asked on the connection that grants: its settings are what counts.
+    /// Reads the settings of the connection that grants, because those are the ones that count.
     pub(super) async fn store_survey(&self) -> StoreResult<Survey> {
         let path = self.path.clone();
         self.vital.run(move |worker| Ok(survey(&worker.connection, &path))).await
@@ -34,7 +34,7 @@ fn survey(connection: &Connection, path: &Path) -> Survey {
     Survey { backend: "sqlite", facts: facts.collect(), unix_ms: None }
 }
 
-/// The pragma answers with a number.
+/// Names the number that the pragma returns.
 fn synchronous_word(number: i64) -> String {
     match number {
         0 => "off".to_owned(),

@@ -54,7 +54,7 @@ fn forget_one(
     let known: Option<(i64, String)> = first(db, sql!("duty/find"), key)?;
     let Some((epoch, instance)) = known else { return Ok(Forgotten::Absent) };
     let (epoch, instance) = (Epoch::from_i64(epoch)?, &InstanceId::new(instance)?);
-    // The floor rises in the transaction that takes the epoch away (R2).
+    // The floor rises in the transaction that removes the epoch (R2).
     execute(db, sql!("floor/raise"), (group.as_str(), epoch.as_i64()))?;
     execute(db, sql!("hold/forget"), key)?;
     execute(db, sql!("checkpoint/forget"), key)?;
@@ -65,7 +65,7 @@ fn forget_one(
 }
 
 pub(super) fn adopt(db: &Connection, adopt: &Adopt, now: LocalInstant) -> StoreResult<Adopted> {
-    // A hold ends with its session; who claims the duty next records that.
+    // A hold ends with its session; the next claim of the duty records that.
     let sessions = execute(db, sql!("store/end_sessions"), [ns(now)])? as u64;
     let known: Option<(i64, i64)> = first(db, sql!("store/known"), [])?;
     let (duties, newest) = known.ok_or_else(no_store_row)?;
@@ -83,7 +83,7 @@ pub(super) fn retention(db: &Connection) -> StoreResult<Retention> {
     Ok(Retention { history_slots: slots as usize, audit_kept: audit as usize })
 }
 
-/// The ring is laid anew in the same transaction: a slot means nothing without the number of slots.
+/// Also rebuilds the ring, in the same transaction: a slot depends on the number of slots.
 pub(super) fn retain(db: &Connection, new: Retention) -> StoreResult<()> {
     let slots = new.history_slots as i64;
     if retention(db)?.history_slots != new.history_slots {

@@ -1,4 +1,4 @@
-//! Hints: a thread that looks at a counter per group.
+//! Hints: a thread that polls a counter per group.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ struct Subscribe {
     answer: oneshot::Sender<Subscribed>,
 }
 
-/// The thread; it ends when this is dropped.
+/// Handle of the polling thread, which ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct ChangePoller {
     subscribe: Sender<Subscribe>,
@@ -66,7 +66,7 @@ impl ChangePoller {
 
 struct PollerThread {
     connection: Connection,
-    /// SQLite's own counter of commits by others: a cheap first look.
+    /// SQLite's own counter of commits by others: a cheap first check.
     seen: Option<i64>,
     groups: BTreeMap<GroupName, watch::Sender<i64>>,
 }
@@ -80,12 +80,12 @@ impl PollerThread {
     fn subscribe(&mut self, group: GroupName) -> Subscribed {
         let count = self.count(&group).map_err(statement_error)?;
         let sender = self.groups.entry(group).or_insert_with(|| watch::channel(count).0);
-        // A late subscriber starts from now; those before it still get what they have not seen.
+        // A late subscriber starts from now; earlier ones still get what they have not seen.
         sender.send_if_modified(|seen| std::mem::replace(seen, count) != count);
         Ok(sender.subscribe())
     }
 
-    /// A failing look is tried again at the next tick; the counter does not forget.
+    /// Polls once. The next tick repeats a failed poll, and the counter loses no change meanwhile.
     fn look(&mut self) {
         self.groups.retain(|_, sender| sender.receiver_count() > 0);
         let version = self.connection.query_row("PRAGMA data_version", [], |row| row.get(0));

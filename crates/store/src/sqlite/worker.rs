@@ -1,8 +1,8 @@
 //! A thread that owns a connection.
 //!
-//! SQLite has one writer at a time and blocks, so each connection lives on a thread of its own and
-//! takes jobs. How it waits for its turn is ours: SQLite's own busy handler backs off up to a
-//! tenth of a second at a time, and a busy neighbour then starves it for seconds.
+//! SQLite has one writer at a time and blocks, so each connection has its own thread, which runs
+//! jobs. It waits for locks without SQLite's busy handler, which backs off up to a tenth of a
+//! second at a time, so that a busy neighbour starves it for seconds.
 //!
 //! Why: docs/decisions/0022-sqlite-own-retry.md
 
@@ -29,10 +29,10 @@ pub struct Worker {
     jobs: mpsc::Sender<Job>,
 }
 
-/// Whether a connection steps aside for others.
+/// Whether a connection yields to others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WritePriority {
-    /// It keeps sessions alive: it is who the others step aside for.
+    /// Keeps sessions alive; the other connections yield to it.
     Vital,
     /// After [`MAX_WRITE_STREAK`] of back-to-back writing it leaves the database free for
     /// [`YIELD_PAUSE`], which is longer than the interval at which waiting writers try again.
@@ -44,7 +44,7 @@ const MAX_WRITE_STREAK: Duration = Duration::from_millis(4);
 /// Pause in which it leaves the database free.
 const YIELD_PAUSE: Duration = Duration::from_millis(1);
 
-/// The connection and what it knows of its own writing.
+/// Connection with the times of its own writes.
 pub struct SqliteConnection {
     pub(super) connection: Connection,
     clock: Arc<dyn Clock>,
@@ -54,13 +54,13 @@ pub struct SqliteConnection {
 }
 
 impl SqliteConnection {
-    /// A connection, the clock that its transactions get, and whether it steps aside.
+    /// Wraps a connection with the clock for its transactions and its priority.
     pub fn new(connection: Connection, clock: Arc<dyn Clock>, priority: WritePriority) -> Self {
         let now = clock.now();
         Self { connection, clock, priority, streak_began: now, last_write: now }
     }
 
-    /// Runs `write` as one transaction. Time is read once the database is ours (R4).
+    /// Runs `write` as one transaction. Time is read once the database is locked (R4).
     pub fn write<T>(
         &mut self,
         write: impl FnOnce(&Connection, LocalInstant) -> StoreResult<T>,
@@ -84,7 +84,7 @@ impl SqliteConnection {
         &mut self,
         read: impl FnOnce(&Connection, LocalInstant) -> StoreResult<T>,
     ) -> StoreResult<T> {
-        // The first look takes the snapshot, and may have to wait while another process starts.
+        // The first read takes the snapshot, and may have to wait while another process starts.
         let begin = "BEGIN; SELECT 1 FROM sqlite_schema LIMIT 1";
         retry(|| {
             let began = self.connection.execute_batch(begin);
@@ -95,12 +95,12 @@ impl SqliteConnection {
         })
         .map_err(statement_error)?;
         let answer = read(&self.connection, self.clock.now());
-        // Nothing was written: how the transaction ends changes nothing.
+        // Nothing was written, so the result of the rollback does not matter.
         let _ = self.connection.execute_batch("ROLLBACK");
         answer
     }
 
-    /// Runs `job` outside of a transaction: for what SQLite does not do inside of one.
+    /// Runs `job` outside a transaction, for statements that SQLite refuses inside one.
     pub fn outside_transaction<T>(
         &mut self,
         job: impl FnOnce(&Connection) -> rusqlite::Result<T>,
@@ -115,7 +115,7 @@ impl SqliteConnection {
         self.last_write = self.clock.now();
     }
 
-    /// Called between jobs, after the last one was answered.
+    /// Pauses after a long write streak. Called between jobs, after the last one was answered.
     fn yield_turn(&mut self) {
         let streak = self.last_write.since(self.streak_began);
         if self.priority == WritePriority::Yielding && streak >= MAX_WRITE_STREAK {
@@ -167,7 +167,7 @@ impl Worker {
         self.run(move |connection| connection.read(read)).await
     }
 
-    /// Hands a job to the thread; there is time for something else until its answer.
+    /// Hands a job to the thread, and returns before its answer.
     pub async fn begin<T: Send + 'static>(
         &self,
         job: impl FnOnce(&mut SqliteConnection) -> StoreResult<T> + Send + 'static,
@@ -184,7 +184,7 @@ impl Worker {
     }
 }
 
-/// A job that was handed over.
+/// A job that was handed to the thread.
 pub struct PendingJob<T>(oneshot::Receiver<StoreResult<T>>);
 
 impl<T> PendingJob<T> {

@@ -42,7 +42,7 @@ impl GroupRows {
         rules::commit(self.last_grant(id, now).as_ref(), stored, session, commit)
     }
 
-    /// The checkpoint that a commit makes once it was judged well.
+    /// Returns the checkpoint that an accepted commit stores.
     pub(crate) fn checkpoint(
         &self,
         commit: &Commit,

@@ -1,4 +1,4 @@
-//! The part of a group that outlives the process, as it is written down.
+//! The part of a group that outlives the process, in its stored form.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,7 +12,7 @@ use tenure_wire::folder::{self, AuditLine, Grant, GroupFile};
 
 use super::{GroupRows, HoldRow, SessionRow, StoreState};
 
-/// A spent nonce is remembered for a week, and a day more.
+/// Time for which a spent nonce is remembered: a week and a day.
 const SPENT_MS: u64 = 8 * 24 * 60 * 60 * 1000;
 
 fn broken(error: impl std::fmt::Display) -> InvalidCursorFile {
@@ -81,24 +81,24 @@ impl GroupRows {
         self.holds.get(id).map_or(Epoch::ZERO, |row| row.epoch)
     }
 
-    /// Makes a duty known that has neither a grant nor a checkpoint that can be read.
+    /// Adds a row for a duty that has neither a grant nor a readable checkpoint.
     pub(crate) fn stand_in(&mut self, id: &DutyId) {
         if !self.holds.contains_key(id) && !self.checkpoints.contains_key(id) {
             let instance = InstanceId::new("unknown");
-            // A word without control characters is an instance id.
+            // A word without control characters is a valid instance id.
             let Ok(instance) = instance else { return };
             let (epoch, nonce) = (Epoch::ZERO, Nonce::from_entropy(0));
             self.holds.insert(id.clone(), HoldRow { epoch, instance, nonce, held: false });
         }
     }
 
-    /// Differs after each step that changes what must survive: such a step makes an audit entry,
-    /// or a new version of the group's document.
+    /// Returns a value that each step on durable state changes: such a step adds an audit entry, or
+    /// a new version of the group's document.
     pub(crate) fn durable_mark(&self) -> (u64, Version) {
         (self.last_seq, self.document.version)
     }
 
-    /// The newest checkpoint, without its document: that is in its file.
+    /// Records the newest checkpoint without its document, which is in the cursor file.
     pub(crate) fn note_checkpoint(&mut self, id: &DutyId, newest: Option<Checkpoint>) {
         match newest {
             Some(newest) => self.checkpoints.insert(id.clone(), VecDeque::from([newest])),
@@ -106,7 +106,7 @@ impl GroupRows {
         };
     }
 
-    /// Writes down what must survive. Sessions do not: they end with the process.
+    /// Exports the durable state. Sessions are not part of it: they end with the process.
     pub(crate) fn export(&self, name: &GroupName, unix_ms: u64) -> GroupFile {
         let grant = |(id, row): (&DutyId, &HoldRow)| Grant {
             id: id.as_str().to_owned(),
@@ -132,7 +132,7 @@ impl GroupRows {
         }
     }
 
-    /// Reads it back, with no session alive.
+    /// Imports the durable state, without live sessions.
     pub(crate) fn import(file: &GroupFile) -> Result<(GroupName, Self), InvalidCursorFile> {
         let name = GroupName::new(file.group.clone()).map_err(broken)?;
         let mut group = Self {
@@ -168,14 +168,14 @@ impl GroupRows {
 }
 
 impl SessionRow {
-    /// An instance that was evicted, without a session.
+    /// Returns the row of an evicted instance without a session.
     pub(super) fn barred(expires: LocalInstant) -> Self {
         let nonce = Nonce::from_entropy(0);
         Self { nonce, note: Note::default(), expires, left: 0, evicted: true }
     }
 }
 
-/// Texts of a file as names.
+/// Converts the texts of a file to duty ids.
 pub(crate) fn by_duty<T: Clone>(
     pairs: &[(String, T)],
 ) -> Result<BTreeMap<DutyId, T>, InvalidCursorFile> {

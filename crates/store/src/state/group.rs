@@ -33,7 +33,7 @@ impl StoreState {
 
     pub(crate) fn holders(&mut self, name: &GroupName, now: LocalInstant) -> Vec<Holder> {
         let group = self.group(name);
-        // A checkpoint whose grant is not known here came from elsewhere; it shows, too.
+        // A checkpoint without a known grant came from elsewhere; it is listed, too.
         let known: BTreeSet<_> = group.holds.keys().chain(group.checkpoints.keys()).collect();
         let holders = known.into_iter().map(|id| Holder {
             duty: DutyKey { group: name.clone(), id: id.clone() },

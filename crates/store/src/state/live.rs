@@ -8,11 +8,11 @@ use tenure_core::{Clock, LocalInstant};
 use super::StoreState;
 use crate::hints::Hints;
 
-/// State shared by the calls of one store. Its lock is held for one step, never while the disk is
-/// at work, so that a keep-alive does not wait for it (R7).
+/// State shared by the calls of one store. Its lock is held for one step, never during disk I/O, so
+/// that a keep-alive does not wait for the disk (R7).
 pub(crate) struct LiveState {
     clock: Arc<dyn Clock>,
-    /// Reads the wall clock, where the times shown to people come from it.
+    /// Reads the wall clock for times shown to people; `None` if they come from `clock`.
     wall: fn() -> Option<u64>,
     state: Mutex<StoreState>,
     pub(crate) hints: Hints,

@@ -1,7 +1,6 @@
 //! State of a store inside one process; each call is one step on it.
 //!
-//! The memory store is this and a lock; the file store writes the durable part down after each
-//! step.
+//! The memory store is this and a lock; the file store also writes the durable part to disk.
 //!
 //! Why: docs/decisions/0028-cursor-file-shares-memory-rules.md
 
@@ -33,14 +32,14 @@ pub(crate) struct StoreState {
     /// No epoch up to this one is granted in any group.
     pub(crate) floor: Epoch,
     pub(crate) retention: Retention,
-    /// The wall clock of the step, for people; the clock that judges expiry where it is not given.
+    /// Wall clock of the step, for people; `None` means the clock that judges expiry.
     pub(crate) unix_ms: Option<u64>,
 }
 
 #[derive(Clone, Default)]
 pub(crate) struct GroupRows {
     pub(crate) sessions: BTreeMap<InstanceId, SessionRow>,
-    /// The nonce of every session that was ever opened, and when.
+    /// Nonces of all sessions ever opened, with the time.
     spent: BTreeMap<Nonce, u64>,
     pub(crate) holds: BTreeMap<DutyId, HoldRow>,
     /// Newest first, at most [`Retention::history_slots`].
@@ -64,7 +63,7 @@ pub(crate) struct SessionRow {
     evicted: bool,
 }
 
-/// The last grant of a duty; the row stays when the hold ends, so the epoch does (R2).
+/// The last grant of a duty. The row stays when the hold ends, so that the epoch survives (R2).
 #[derive(Clone)]
 pub(crate) struct HoldRow {
     pub(crate) epoch: Epoch,

@@ -12,7 +12,7 @@ pub(crate) struct LastGrant {
     pub(crate) epoch: Epoch,
     pub(crate) instance: InstanceId,
     pub(crate) nonce: Nonce,
-    /// Not released since.
+    /// Whether it has not been released since.
     pub(crate) held: bool,
     /// Time left; `None` when it was released or its session has ended.
     pub(crate) remaining: Option<Duration>,
@@ -23,7 +23,7 @@ impl LastGrant {
         self.epoch == hold.epoch && self.nonce == hold.nonce
     }
 
-    /// Whether this grant is that hold, and live.
+    /// Whether this grant is the given hold and is live.
     pub(crate) fn stands(&self, hold: &Hold) -> bool {
         self.is(hold) && self.remaining.is_some()
     }

@@ -47,7 +47,7 @@ impl StoreState {
         let (mut sessions, mut duties, mut floor) = (0, 0, self.floor.max(adopt.floor));
         for group in self.groups.values_mut() {
             sessions += group.sessions.values().filter(|row| now < row.expires).count() as u64;
-            // A hold ends with its session; who claims the duty next records that.
+            // A hold ends with its session; the next claim of the duty records that.
             group.sessions.values_mut().for_each(|row| row.expires = row.expires.min(now));
             let known: BTreeSet<_> = group.holds.keys().chain(group.checkpoints.keys()).collect();
             duties += known.len() as u64;

@@ -1,7 +1,7 @@
-//! Encrypted connections: whom to trust and by which files, for PostgreSQL, Redis and etcd alike.
+//! TLS for PostgreSQL, Redis and etcd: verification modes and certificate files.
 //!
-//! Nothing here relies on a crypto provider of the whole process: a library that installs one, or
-//! hopes for one, breaks the program that it is put into.
+//! Nothing here relies on a process-wide crypto provider: a library that installs or expects one
+//! breaks the program that uses it.
 #![cfg_attr(
     not(all(feature = "tls", feature = "postgres")),
     allow(dead_code, reason = "Redis uses a part, and a build without TLS hardly any")
@@ -18,30 +18,30 @@ pub use verify::pinned_client;
 #[cfg(feature = "tls")]
 pub(crate) use verify::{client, explain};
 
-/// Which servers are good enough.
+/// Requirement for the server's certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trust {
-    /// Any: it is encrypted, and that is all.
+    /// Any certificate: the connection is encrypted, but the server is not verified.
     Anybody,
-    /// One with exactly the given certificate.
+    /// Exactly the given certificate.
     Certificate,
-    /// One whose certificate comes from a trusted authority.
+    /// A certificate from a trusted authority.
     Authority,
-    /// One whose certificate is also made out to the name in the URL.
+    /// A certificate from a trusted authority, issued for the name in the URL.
     Name,
 }
 
 /// Paths of PEM files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PemFiles {
-    /// The authorities to trust; those of the system if there is none.
+    /// Authorities to trust; `None` for those of the system.
     pub authority: Option<String>,
     /// The client's certificate and key.
     pub identity: Option<(String, String)>,
 }
 
 impl PemFiles {
-    /// `names` are those of the two parameters, for the message.
+    /// Requires certificate and key together; `names` are their parameters, for the error.
     pub(crate) fn new(
         authority: Option<String>,
         certificate: Option<String>,
@@ -60,25 +60,25 @@ impl PemFiles {
     }
 }
 
-/// The encrypted connection could not be made: nothing was sent.
+/// Returns the error for a TLS connection that could not be made: nothing was sent.
 pub(crate) fn failed(detail: impl Into<String>) -> StoreError {
     StoreError::refused(Code::NoTls, detail)
 }
 
-/// Error of a build without TLS.
+/// Returns the error of a build without TLS.
 #[cfg(not(feature = "tls"))]
 pub(crate) fn not_built(asked: &str) -> StoreError {
     failed(format!("{asked} needs TLS, and this build lacks the cargo feature tls"))
 }
 
-/// Whether an error is about TLS, which a build without it never meets.
+/// Explains a TLS error, which a build without TLS never has.
 #[cfg(all(not(feature = "tls"), feature = "postgres"))]
 pub(crate) fn explain(_: &(dyn std::error::Error + 'static)) -> Option<String> {
     None
 }
 
-/// Takes the parameters of these names out of a URL, so that a driver that does not know them never
-/// sees them. An empty value is as none.
+/// Splits the named parameters from a URL, so that a driver that does not know them never sees
+/// them. An empty value counts as absent.
 pub(crate) fn take<const N: usize>(
     url: &str,
     names: [&str; N],

@@ -1,4 +1,4 @@
-//! The client's side of a handshake, and what its failures mean.
+//! Client side of a TLS handshake, and explanations of its errors.
 
 use std::error::Error as StdError;
 use std::fs::File;
@@ -26,12 +26,12 @@ use super::{PemFiles, Trust, failed};
 
 /// Time limit for reading the files.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
-/// No file with certificates is larger.
+/// Number of bytes that are read of a PEM file at most.
 const MAX_PEM_BYTES: u64 = 4 << 20;
 
-/// Reads the files and makes what a handshake needs.
+/// Reads the files and builds the client configuration.
 pub(crate) async fn client(trust: Trust, files: PemFiles) -> StoreResult<ClientConfig> {
-    // Files can lie on a slow disk, and a system has hundreds of authorities.
+    // Files can be on a slow disk, and a system has hundreds of authorities.
     let building = tokio::task::spawn_blocking(move || build(trust, &files));
     match tokio::time::timeout(READ_TIMEOUT, building).await {
         Ok(Ok(made)) => made,
@@ -86,7 +86,7 @@ fn read(path: &str) -> StoreResult<Vec<u8>> {
     Ok(text)
 }
 
-/// Content that does not parse is not repeated: the user may have named the wrong file.
+/// Reads certificates. Errors do not repeat the content: the user may have named the wrong file.
 fn certificates(path: &str) -> StoreResult<Vec<CertificateDer<'static>>> {
     let text = read(path)?;
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
@@ -102,7 +102,7 @@ fn private_key(path: &str) -> StoreResult<PrivateKeyDer<'static>> {
 }
 
 fn of_the_system() -> StoreResult<Vec<CertificateDer<'static>>> {
-    // One that cannot be read is not trusted; the others are.
+    // An authority that cannot be read is not trusted; the others are.
     let found = rustls_native_certs::load_native_certs().certs;
     match found.is_empty() {
         true => Err(failed("this system has no certificate authorities: name a file with some")),
@@ -119,14 +119,14 @@ struct Verifier {
 }
 
 impl Verifier {
-    /// A self-signed certificate is often given to both sides as it is. It is an authority by its
-    /// own words, which is all that is wrong with it: its dates were looked at before.
+    /// Whether a refused certificate is itself a given authority, as self-signed ones often are.
+    /// Being an authority is its only fault: its dates were checked before.
     fn is_given_itself(&self, certificate: &CertificateDer<'_>, error: &Error) -> bool {
         is_own_authority(error) && self.authorities.iter().any(|known| known == certificate)
     }
 }
 
-/// The library that says so is not one that we depend on, so its word is read.
+/// Compares text, because we do not depend on the library that defines this error.
 fn is_own_authority(error: &Error) -> bool {
     matches!(error, Error::InvalidCertificate(CertificateError::Other(why))
         if format!("{why:?}").contains("CaUsedAsEndEntity"))
@@ -167,8 +167,8 @@ impl ServerCertVerifier for Verifier {
         Ok(ServerCertVerified::assertion())
     }
 
-    // Whoever shows a certificate has its key, even if we do not ask who that is: a password that
-    // is bound to the connection counts on it.
+    // The server must have the key of its certificate, even if its identity is not verified: a
+    // password that is bound to the connection relies on it.
     fn verify_tls12_signature(
         &self,
         message: &[u8],
@@ -192,12 +192,11 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-/// Explains a TLS error to those who run client and server; `None` if it is about
-/// something else.
+/// Explains a TLS error to operators; `None` for an error about something else.
 pub(crate) fn explain(error: &(dyn StdError + 'static)) -> Option<String> {
     let mut next = Some(error);
     while let Some(error) = next {
-        // An I/O error that wraps another is not its own source's parent, but stands in its place.
+        // `source` of an I/O error skips the error that it wraps, so take the wrapped one here.
         let wrapped = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
         let error = wrapped.map_or(error, |inner| inner as &(dyn StdError + 'static));
         if let Some(tls) = error.downcast_ref::<Error>() {
@@ -212,7 +211,7 @@ fn words(error: &Error) -> String {
     use AlertDescription as Alert;
     use CertificateError as Bad;
     match error {
-        // A bad signature is that of an authority of the same name with another key.
+        // A bad signature comes from an authority of the same name with another key.
         Error::InvalidCertificate(Bad::UnknownIssuer | Bad::BadSignature) => {
             "the server's certificate comes from no authority that is trusted here".to_owned()
         }
@@ -242,7 +241,7 @@ fn words(error: &Error) -> String {
             | Alert::AccessDenied
             | Alert::DecryptError,
         ) => format!("the server does not accept the client certificate ({error})"),
-        // Before TLS 1.3 this is also what a server says that misses a client certificate.
+        // Before TLS 1.3, a server also sends this when the client certificate is missing.
         Error::AlertReceived(Alert::HandshakeFailure) => {
             "the server ended the handshake; does it ask for a client certificate?".to_owned()
         }
@@ -259,7 +258,7 @@ mod tests {
 
     use super::*;
 
-    /// Shows a certificate, with whatever key.
+    /// Server side that presents a certificate with any key.
     #[derive(Debug)]
     struct PresentedCertificate(Arc<CertifiedKey>);
 
@@ -273,7 +272,7 @@ mod tests {
         path.display().to_string()
     }
 
-    /// A handshake with a server that shows the certificate of one and has the key of another.
+    /// Runs a handshake with a server that presents one certificate and has the key of another.
     fn shake_hands(trust: Trust, shown: &Certificates, key: &Certificates) -> Result<(), Error> {
         let files = PemFiles { authority: Some(text(shown.authority())), identity: None };
         let config = Arc::new(build(trust, &files).unwrap());
@@ -303,7 +302,7 @@ mod tests {
         Ok(())
     }
 
-    /// A certificate is public: who shows one must have its key, whatever else the client asks.
+    /// A certificate is public: a server must have its key, whatever else the client verifies.
     #[test]
     fn a_certificate_without_its_key_is_worth_nothing() {
         let [real, thief] = [(), ()].map(|()| Certificates::make("tenure").unwrap());

@@ -1,18 +1,18 @@
 //! Operations on checkpoints: rewind one, or move it to another store.
 //!
-//! Both act as any holder does: they claim the duty, write under the new epoch, and release. The
+//! Both act like any holder: they claim the duty, write under the new epoch, and release. The
 //! stores are *bare*: seals are read and written here.
 //!
 //! # A move
 //!
 //! 1. claims every source, which fences the old side, then every target, with the epochs of the
 //!    sources as floor;
-//! 2. marks each source as *moving*: from here on nobody can go on from it;
-//! 3. writes the targets, signed upon the signatures of the sources, and reads them back;
+//! 2. marks each source as *moving*: from here on nobody can continue from it;
+//! 3. writes the targets, whose signatures cover those of the sources, and reads them back;
 //! 4. marks each source as *moved*, and releases.
 //!
-//! Between any two steps a checkpoint is good on one side only, or marked as moving on the old
-//! side. Running the same move again finds what is there and goes on.
+//! Between any two steps a checkpoint is valid on one side only, or marked as moving on the old
+//! side. Running the same move again continues from there.
 //!
 //! Why: docs/decisions/0016-a-move-holds-both-sides.md
 

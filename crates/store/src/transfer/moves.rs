@@ -1,4 +1,4 @@
-//! Taking checkpoints from one store to another.
+//! Moves of checkpoints from one store to another.
 
 use sha2::{Digest, Sha256};
 use tenure_core::{Code, DutyKey, Epoch, Hold, Mac, Moved, Seal, StoreError, StoreResult, Version};
@@ -9,34 +9,33 @@ use crate::signing::Keyring;
 /// Payload for the other store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// Its name there.
+    /// Duty in the other store.
     pub duty: DutyKey,
-    /// The source that it is signed upon, counted from zero.
+    /// Index of the source whose signature it continues.
     pub source: usize,
     /// The cursor.
     pub payload: Vec<u8>,
 }
 
-/// Converts the payloads of the sources: one to one, many to their least, one to
-/// many.
+/// Conversion of the sources' payloads: one to one, many to their minimum, or one to many.
 pub type Convert<'a> = &'a (dyn Fn(&[Vec<u8>]) -> StoreResult<Vec<Arrival>> + Sync);
 
 /// Result of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MoveOutcome {
-    /// It is in the other store now.
+    /// The checkpoint is now in the other store.
     Moved,
-    /// It was there already, by this move.
+    /// This move had been completed before.
     AlreadyMoved,
     /// There was no checkpoint; the other store grants above the epoch of this one.
     OnlyEpoch,
 }
 
-/// One move: sources that go together, and what becomes of them.
+/// One move, of one or several sources together.
 pub struct Move<'a> {
     from: &'a mut OperatorSession,
     to: &'a mut OperatorSession,
-    /// Something was committed, so an error does not mean that nothing has happened.
+    /// Whether something was committed, so that an error no longer means that nothing happened.
     changed: bool,
 }
 
@@ -53,12 +52,12 @@ struct MoveTarget {
     /// Checkpoint of the target, and whether the move replaces it.
     there: Option<StoredCheckpoint>,
     gives_way: bool,
-    /// It is there already.
+    /// Whether this move has already written it.
     landed: bool,
 }
 
 impl<'a> Move<'a> {
-    /// Between these two.
+    /// Creates a move between two stores.
     pub fn new(from: &'a mut OperatorSession, to: &'a mut OperatorSession) -> Self {
         Self { from, to, changed: false }
     }
@@ -126,20 +125,20 @@ impl<'a> Move<'a> {
         self.carry(&mut sources, &mut targets, &mark).await
     }
 
-    /// All that is committed, once nothing stands against it.
+    /// Makes all commits of the move, after its checks have passed.
     async fn carry(
         &mut self,
         sources: &mut [MoveSource],
         targets: &mut [MoveTarget],
         mark: &str,
     ) -> StoreResult<MoveOutcome> {
-        // What was moved before and is not there any more went on from there.
+        // If a moved source is no longer in its target's history, work has continued from there.
         if let Some(gone) = sources.iter().find(|source| source.stored.is_moved())
             && !targets.iter().all(|target| target.landed)
         {
             return Err(moved(&gone.hold.duty, &gone.stored));
         }
-        // Before the sources are marked: then a target is empty or given up whenever they are.
+        // Done before the sources are marked, so that no target is live once they are.
         for target in targets.iter_mut().filter(|target| target.gives_way) {
             self.give_way(target).await?;
         }
@@ -148,8 +147,8 @@ impl<'a> Move<'a> {
             self.write(target, sources).await?;
         }
         if let Err(error) = self.mark(sources, mark, true).await {
-            // Somebody has taken a source back by force meanwhile: it is good there, so not here.
-            // With some of them marked as moved already, this is the only good one of those.
+            // Somebody has taken a source back by force, so it is valid there and must not be here.
+            // But if some sources are already marked as moved, their only valid checkpoint is here.
             let none_moved = !sources.iter().any(|source| source.stored.is_moved());
             if error.code() == Code::Fenced && none_moved {
                 for target in targets.iter_mut().filter(|target| !target.landed) {
@@ -161,8 +160,8 @@ impl<'a> Move<'a> {
         Ok(MoveOutcome::Moved)
     }
 
-    /// Mark of a source: the store, the first target, and a number that another name,
-    /// another form or another set of sources would change.
+    /// Returns the mark of a source: the other store, the first target, and a hash of all sources,
+    /// targets and payloads.
     fn mark_of(&self, sources: &[MoveSource], arrivals: &[Arrival]) -> String {
         let mut hash = Sha256::new();
         let mut add = |bytes: &[u8]| {
@@ -178,7 +177,7 @@ impl<'a> Move<'a> {
         format!("{}#{}~{number}", self.to.name(), arrivals[0].duty)
     }
 
-    /// A source must be live, or on its way by this very move.
+    /// Checks that each source is live, or marked by this same move.
     fn check_sources(&self, sources: &[MoveSource], mark: &str) -> StoreResult<()> {
         let other = |source: &&MoveSource| {
             source.stored.seal.moved.as_ref().is_some_and(|moved| moved.to != mark)
@@ -189,7 +188,7 @@ impl<'a> Move<'a> {
         }
     }
 
-    /// Everything that will be written has room for its seal, so that nothing gets stuck half way.
+    /// Checks that all that will be written has room for its seal, so that no move stops halfway.
     fn check_seals(
         &self,
         sources: &[MoveSource],
@@ -212,18 +211,18 @@ impl<'a> Move<'a> {
         Ok(())
     }
 
-    /// Name of the source at `at` where it arrives: as it was before it was marked.
+    /// Returns the origin recorded in a target: store, duty, and version and epoch before the mark.
     fn origin(&self, sources: &[MoveSource], at: usize) -> String {
         let MoveSource { hold, stored } = &sources[at];
         format!("{}#{}{}", self.from.name(), hold.duty, stored.live_at())
     }
 
-    /// Mark of a target that a move from the old store replaces.
+    /// Returns the mark of a target that a move from the old store replaces.
     fn away(&self, duty: &DutyKey) -> String {
         format!("{}#{duty}~0", self.from.name())
     }
 
-    /// Looks at what the other store has; nothing is changed.
+    /// Inspects the target in the other store; changes nothing.
     async fn target(
         &mut self,
         hold: Hold,
@@ -232,7 +231,7 @@ impl<'a> Move<'a> {
     ) -> StoreResult<MoveTarget> {
         let duty = arrival.duty.clone();
         let origin = self.origin(sources, arrival.source);
-        // What is there is replaced or left alone, never trusted: its signature does not matter.
+        // It is replaced or left alone, never trusted, so its signature does not matter.
         let there = self.to.newest(&duty).await?;
         let mut target = MoveTarget { hold, arrival, there, gives_way: false, landed: false };
         let Some(there) = &target.there else { return Ok(target) };
@@ -245,7 +244,7 @@ impl<'a> Move<'a> {
             }
         }
         match &there.seal.moved {
-            // It went to where it now comes from.
+            // It was moved to the store that it now comes from.
             Some(moved) if moved.done && self.from.is_named_by(&moved.to) => return Ok(target),
             Some(moved) if !moved.done => {
                 let detail =
@@ -264,7 +263,7 @@ impl<'a> Move<'a> {
         Ok(target)
     }
 
-    /// Marks what a target has as moved to the old store.
+    /// Marks the existing checkpoint of a target as moved to the old store.
     async fn give_way(&mut self, target: &mut MoveTarget) -> StoreResult<()> {
         let Some(there) = &target.there else { return Ok(()) };
         let away = Moved { to: self.away(&target.arrival.duty), done: true };
@@ -275,7 +274,7 @@ impl<'a> Move<'a> {
         Ok(())
     }
 
-    /// Marks the sources as moving or moved, those that are not yet.
+    /// Marks the sources as moving or moved, unless they already are.
     async fn mark(
         &mut self,
         sources: &mut [MoveSource],
@@ -290,7 +289,7 @@ impl<'a> Move<'a> {
             self.to.keep().await?;
             let MoveSource { hold, stored } = source;
             let moved = Some(Moved { to: mark.to_owned(), done });
-            // Version and epoch before the mark stay named, for who comes back to a half-done move.
+            // The origin keeps version and epoch before the mark, to resume a half-done move.
             let at =
                 (stored.mac(), Seal { moved, origin: Some(stored.live_at()), ..Seal::default() });
             let payload = stored.payload.clone();
@@ -300,7 +299,7 @@ impl<'a> Move<'a> {
         Ok(())
     }
 
-    /// Writes what arrives and reads it back.
+    /// Writes a target and reads it back.
     async fn write(&mut self, target: &mut MoveTarget, sources: &[MoveSource]) -> StoreResult<()> {
         self.from.keep().await?;
         let MoveTarget { hold, arrival, there, .. } = target;
@@ -326,7 +325,7 @@ impl<'a> Move<'a> {
     }
 }
 
-/// A checkpoint that is elsewhere, or on its way there by another move.
+/// Returns the error for a checkpoint that was moved, or is being moved by another command.
 fn moved(duty: &DutyKey, stored: &StoredCheckpoint) -> StoreError {
     let (state, to) = match &stored.seal.moved {
         Some(Moved { to, done: true }) => ("was moved", to.as_str()),
@@ -341,15 +340,15 @@ impl StoredCheckpoint {
         self.seal.moved.as_ref().is_some_and(|moved| moved.done)
     }
 
-    /// Version and epoch that had this payload before a move marked it, as `@VERSION.EPOCH`.
+    /// Returns version and epoch of this payload before a move marked it, as `@VERSION.EPOCH`.
     fn live_at(&self) -> String {
         let named = self.seal.moved.as_ref().and(self.seal.origin.as_deref());
         let named = named.filter(|origin| origin.starts_with('@'));
         named.map_or_else(|| format!("@{}.{}", self.version, self.epoch), str::to_owned)
     }
 
-    /// The signature before the mark. A mark is signed upon it; a second mark is only written when
-    /// everything has arrived.
+    /// Returns the signature before the mark, which is the predecessor of the first mark. A second
+    /// mark is only written when everything has arrived.
     fn live_mac(&self) -> Mac {
         match &self.seal.moved {
             Some(_) => self.seal.prev.unwrap_or(Mac::NONE),
@@ -363,7 +362,7 @@ impl StoredCheckpoint {
 pub struct Preview {
     /// Version and epoch of the source; `None` when it has no checkpoint.
     pub from: Option<(Version, Epoch)>,
-    /// The same in the other store.
+    /// Version and epoch in the other store.
     pub to: Option<(Version, Epoch)>,
     /// Destination of an earlier move of the source.
     pub moved: Option<Moved>,
@@ -371,7 +370,7 @@ pub struct Preview {
     pub holder: Option<String>,
 }
 
-/// Looks at both sides of a move.
+/// Reads both sides of a move.
 pub async fn preview(
     from: &OperatorSession,
     source: &DutyKey,

@@ -1,4 +1,4 @@
-//! An operator at one store: sessions, claims and sealed commits.
+//! Operator access to one store: sessions, claims and sealed commits.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,33 +16,33 @@ use crate::signing::{
     Inspected, SignatureVerdict, Signing, check_missing, check_ring, inspect, sign,
 };
 
-/// Operator: instance and reason.
+/// Identity of an operator, and how to act.
 #[derive(Clone, Debug)]
 pub struct Operator {
-    /// The process.
+    /// Instance of this process.
     pub instance: InstanceId,
     /// Lease duration of its holds.
     pub ttl: Ttl,
-    /// For the audit, and for others who find the duty held.
+    /// Reason for the audit trail, and for others who find the duty held.
     pub reason: Reason,
     /// Whether a live holder loses the duty.
     pub force: bool,
-    /// 128 random bits each time.
+    /// Source of 128 random bits per call.
     pub entropy: fn() -> u128,
 }
 
-/// One store with an operator at it.
+/// Access of an operator to one store.
 #[derive(Debug)]
 pub struct OperatorSession {
     store: Arc<dyn Store>,
     signing: Signing,
     name: String,
     operator: Operator,
-    /// By group: the session, and what is held under it.
+    /// Session and its holds, by group.
     sessions: BTreeMap<GroupName, (Session, Vec<Hold>)>,
 }
 
-/// A checkpoint, taken apart.
+/// A checkpoint split into seal and payload.
 #[derive(Clone, Debug)]
 pub(super) struct StoredCheckpoint {
     pub(super) version: Version,
@@ -52,14 +52,14 @@ pub(super) struct StoredCheckpoint {
 }
 
 impl StoredCheckpoint {
-    /// The signature, as the next version is signed upon it.
+    /// Returns the signature, which that of the next version covers.
     pub(super) fn mac(&self) -> Mac {
         self.seal.signed.as_ref().map_or(Mac::NONE, |(_, mac)| *mac)
     }
 }
 
 impl OperatorSession {
-    /// `store` must be bare; `name` is how it is called where a checkpoint is moved to.
+    /// Creates access to a bare `store`; `name` identifies it in the seals of moved checkpoints.
     pub fn new(store: Arc<dyn Store>, signing: Signing, name: String, operator: Operator) -> Self {
         Self { store, signing, name, operator, sessions: BTreeMap::new() }
     }
@@ -84,7 +84,7 @@ impl OperatorSession {
         self.operator.force
     }
 
-    /// A live session in the group, with a whole TTL ahead of it.
+    /// Returns a live session in the group, with a full TTL left.
     async fn session(&mut self, group: &GroupName) -> StoreResult<Session> {
         if let Some((session, holds)) = self.sessions.get(group) {
             match self.store.keep_alive(session, None, holds).await? {
@@ -111,7 +111,7 @@ impl OperatorSession {
         }
     }
 
-    /// Keeps every hold for a whole TTL from now.
+    /// Renews every hold for a full TTL.
     pub(super) async fn keep(&mut self) -> StoreResult<()> {
         for (session, holds) in self.sessions.values() {
             let kept = self.store.keep_alive(session, None, holds).await?;
@@ -127,10 +127,10 @@ impl OperatorSession {
         Ok(())
     }
 
-    /// Claims a duty above `floor`; takes it from its holder when the operator says so.
+    /// Claims a duty above `floor`; with `force`, takes it from its holder.
     pub(super) async fn claim(&mut self, duty: &DutyKey, floor: Epoch) -> StoreResult<Hold> {
         let want = ClaimRequest { duty: duty.clone(), floor };
-        // A forced duty can be taken by somebody else in between; twice is enough to tell.
+        // Somebody else can claim a duty that was taken; three attempts are enough to tell.
         for _ in 0..3 {
             let session = self.session(&duty.group).await?;
             let wants = std::slice::from_ref(&want);
@@ -152,7 +152,7 @@ impl OperatorSession {
         Err(held(duty, None))
     }
 
-    /// Ends a hold in its holder's name: its next keep-alive tells it, and its commits are fenced.
+    /// Releases a hold for its holder: the next keep-alive reports it, and commits are fenced.
     async fn take(&self, duty: &DutyKey) -> StoreResult<()> {
         let holders = self.store.holders(&duty.group).await?;
         let Some(Holder { epoch: Some(epoch), holder: Some(holder), .. }) =
@@ -183,13 +183,13 @@ impl OperatorSession {
         Ok(())
     }
 
-    /// The newest checkpoint. One that must not be trusted is an error.
+    /// Loads the newest checkpoint; refuses one that must not be trusted.
     pub(super) async fn load(&self, duty: &DutyKey) -> StoreResult<Option<StoredCheckpoint>> {
         if !matches!(self.signing, Signing::Require(_)) {
             let stored = self.stored(duty).await?;
             return stored.map(|stored| self.trusted(duty, &stored)).transpose();
         }
-        // The ring first: a commit that comes between the two answers makes nothing look old.
+        // The ring is read first, so that a commit between the two reads makes nothing look old.
         let ring = self.store.history(duty).await?;
         let stored = self.stored(duty).await?;
         let trusted = stored.as_ref().map(|stored| self.trusted(duty, stored)).transpose()?;
@@ -205,13 +205,13 @@ impl OperatorSession {
         Ok(stored.into_iter().next().flatten())
     }
 
-    /// The ring, newest first; what cannot be trusted is left out.
+    /// Returns the trusted checkpoints of the ring, newest first.
     pub(super) async fn ring(&self, duty: &DutyKey) -> StoreResult<Vec<StoredCheckpoint>> {
         let ring = self.store.history(duty).await?;
         Ok(ring.iter().filter_map(|stored| self.trusted(duty, stored).ok()).collect())
     }
 
-    /// The newest checkpoint, whatever its signature says: to be replaced.
+    /// Returns the newest checkpoint, even with an invalid signature, in order to replace it.
     pub(super) async fn newest(&self, duty: &DutyKey) -> StoreResult<Option<StoredCheckpoint>> {
         let stored = self.stored(duty).await?;
         Ok(stored.map(|stored| take_apart(&stored, self.inspected(duty, &stored))))
@@ -278,7 +278,7 @@ impl OperatorSession {
         }
     }
 
-    /// Gives a hold back. What cannot be given back ends with its TTL.
+    /// Releases a hold. If that fails, the hold ends with its TTL.
     pub(super) async fn release(&mut self, hold: &Hold) {
         if let Some((session, holds)) = self.sessions.get_mut(&hold.duty.group) {
             holds.retain(|held| held.duty != hold.duty);
@@ -287,7 +287,7 @@ impl OperatorSession {
         }
     }
 
-    /// Leaves. What cannot be closed ends with its TTL.
+    /// Closes all sessions. One that cannot be closed ends with its TTL.
     pub async fn close(mut self) {
         for (session, _) in std::mem::take(&mut self.sessions).into_values() {
             let _ = self.store.close_session(&session, &self.operator.reason).await;

@@ -1,4 +1,4 @@
-//! Taking a checkpoint back to one of before.
+//! Rewind of a checkpoint to an earlier version.
 
 use tenure_core::{Code, DutyKey, Epoch, Seal, StoreError, StoreResult, Version};
 
@@ -7,16 +7,16 @@ use super::operator::OperatorSession;
 /// Result of a rewind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rewound {
-    /// The newest version until then.
+    /// The newest version before the rewind.
     pub before: Version,
-    /// The version that has the old document now.
+    /// The new version, with the old document.
     pub now: Version,
     /// The epoch under which it was written.
     pub epoch: Epoch,
 }
 
-/// Makes the document of version `to` the newest again, as a new version: nothing is taken out of
-/// the history, and whoever held the duty is fenced.
+/// Makes the document of version `to` the newest again, as a new version. Nothing is removed from
+/// the history, and the previous holder is fenced.
 pub async fn rewind(
     session: &mut OperatorSession,
     duty: &DutyKey,
@@ -39,7 +39,7 @@ async fn under(
         let detail = format!("no good version {to} of {duty} is in its history");
         return Err(StoreError::refused(Code::BadInput, detail));
     };
-    // It is replaced whatever it is: that is what a rewind is for.
+    // The newest one is replaced even if it is invalid: that is the purpose of a rewind.
     let newest = session.newest(duty).await?;
     let (before, prev) = newest.as_ref().map_or_else(
         || (Version::ZERO, tenure_core::Mac::NONE),

@@ -1,20 +1,20 @@
-//! Whether two URLs name the same store.
+//! Identity of a store, independent of how its URL is written.
 
 use super::{StoreUrl, UrlScheme, parts};
 
 impl StoreUrl {
-    /// Identity of the store, however it was written and wherever it is opened from,
-    /// without secrets: paths are whole and without links, ports and names that may be left out are
-    /// there, and users and what else chooses no store is not.
+    /// Returns the identity of the store, independent of the URL's spelling and the working
+    /// directory, without secrets. Paths are absolute, without symbolic links. Default ports and
+    /// names are filled in. Users and other parts that do not select the store are omitted.
     pub fn place(&self) -> String {
-        // What was parsed can be taken apart again; if not, it is not shown.
+        // `parse` has split this text before; if it cannot be split again, it is not shown.
         let (credentials, place, query) = parts(&self.rest).unwrap_or((None, "(not shown)", ""));
         let (hosts, path) = place.split_once('/').unwrap_or((place, ""));
         let own = |default: &str| plain(self.namespace.as_deref().unwrap_or(default).as_bytes());
         match self.kind {
             UrlScheme::File => format!("file:{}", whole(&self.rest)),
             UrlScheme::Sqlite => format!("sqlite:{}", whole(&self.rest)),
-            // One port speaks either plainly or encrypted.
+            // A port serves either plain or encrypted connections, so both schemes name one store.
             UrlScheme::Redis | UrlScheme::Rediss => {
                 let hosts = with_ports(hosts, "6379").join(",");
                 let path = path.trim_end_matches('/');
@@ -22,7 +22,7 @@ impl StoreUrl {
                 format!("redis://{hosts}/{number}?prefix={}", own(""))
             }
             UrlScheme::Etcd => {
-                // Members of one cluster, in any order.
+                // The order of a cluster's members does not matter.
                 let mut hosts = with_ports(hosts, "2379");
                 hosts.sort();
                 format!("etcd://{}?prefix={}", hosts.join(","), own("tenure/"))
@@ -36,7 +36,7 @@ impl StoreUrl {
     }
 }
 
-/// A path from the root, without links as far as it is there.
+/// Returns an absolute path, with symbolic links resolved as far as it exists.
 fn whole(path: &str) -> String {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.into());
     let folder = path.parent().and_then(|folder| folder.canonicalize().ok());
@@ -45,7 +45,7 @@ fn whole(path: &str) -> String {
     whole.display().to_string()
 }
 
-/// Text in which nothing can be taken for what stands around it.
+/// Escapes text so that nothing in it can be mistaken for a separator.
 fn plain(bytes: &[u8]) -> String {
     const ESCAPED: percent_encoding::AsciiSet = percent_encoding::NON_ALPHANUMERIC
         .remove(b'-')
@@ -56,8 +56,8 @@ fn plain(bytes: &[u8]) -> String {
     percent_encoding::percent_encode(bytes, &ESCAPED).to_string()
 }
 
-/// Identity of a database, as its driver reads the URL. The first of several hosts that
-/// answers is taken, so their order stays.
+/// Returns the identity of a database, as its driver reads the URL. The driver uses the first host
+/// that answers, so the order of hosts is kept.
 fn postgres_place(user: &str, hosts: &str, path: &str, query: &str, schema: &str) -> String {
     let decoded = |text: &str| percent_encoding::percent_decode_str(text).collect::<Vec<u8>>();
     let parameters = query.split('&').filter_map(|parameter| parameter.split_once('='));
@@ -69,8 +69,8 @@ fn postgres_place(user: &str, hosts: &str, path: &str, query: &str, schema: &str
     };
     let last = |name: &str, otherwise: &str| decoded(all(name).last().unwrap_or(&otherwise));
     let (user, database) = (last("user", user), last("dbname", path));
-    // Who names no database gets the one of the user's name, and who names no user is the one that
-    // the process runs as: no path stands for that.
+    // The database defaults to the user's name, and the user to the one that runs the process. No
+    // path can be mistaken for `#uid=`.
     let database = match (database.is_empty(), user.is_empty()) {
         (false, _) => format!("/{}", plain(&database)),
         (true, false) => format!("/{}", plain(&user)),
@@ -85,7 +85,7 @@ fn postgres_place(user: &str, hosts: &str, path: &str, query: &str, schema: &str
             text.push_str(&format!("&{name}={value}"));
         }
     }
-    // Those of the hosts before the path are with them.
+    // The ports of hosts before the path are part of `hosts`.
     let default = if hosts.is_empty() { &["5432"][..] } else { &[] };
     for port in if ports.is_empty() { default } else { &ports[..] } {
         text.push_str(&format!("&port={}", plain(&decoded(port))));
@@ -93,12 +93,12 @@ fn postgres_place(user: &str, hosts: &str, path: &str, query: &str, schema: &str
     text
 }
 
-/// Hosts in small letters, with ports. The path of a socket, which is escaped, stays as it is.
+/// Returns lower-case hosts with ports. The path of a socket, which is escaped, is unchanged.
 fn with_ports(hosts: &str, default: &str) -> Vec<String> {
     let with_port = |host: &str| {
         let is_path = host.starts_with('%');
         let host = if is_path { host.to_owned() } else { host.to_lowercase() };
-        // The colons of an IPv6 address stand in brackets.
+        // The colons of an IPv6 address are in brackets.
         let has_port = host.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
         if has_port || host.is_empty() { host } else { format!("{host}:{default}") }
     };
@@ -151,12 +151,12 @@ mod tests {
             ("postgres://h/db", "postgres://h/db/"),
             ("postgres://h", "postgres://h/h"),
             ("postgres://h", "postgres://me@h"),
-            // An empty name is the user's, whatever the path says.
+            // An empty `dbname` means the user's name, whatever the path is.
             ("postgres://me@h/db?dbname=", "postgres://me@h/db"),
             ("postgres:///db?host=a&host=b", "postgres:///db?host=b"),
             ("postgres:///db?host=a,b&port=1,2", "postgres:///db?host=b,a&port=1,2"),
             ("postgres:///db?host=a&hostaddr=::1", "postgres:///db?host=a"),
-            // Either may take writes, and the first one is asked first.
+            // Either host may accept writes, and the first one is tried first.
             ("postgres://a,b/db", "postgres://b,a/db"),
             ("postgres://h/a%3Fschema%3Db", "postgres://h/a?schema=b%3Fschema%3Dtenure"),
             ("postgres://h/%FF", "postgres://h/%FE"),
