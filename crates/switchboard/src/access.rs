@@ -25,14 +25,14 @@ use crate::storage::{
 use crate::token::{self, Role};
 use crate::{address, lock};
 
-/// Maximum age of a cached token. Every commit asks the store again.
+/// Maximum age of a cached token. Every commit checks the token in the store again.
 const TOKEN_CACHE_AGE: Duration = Duration::from_secs(30);
 const MAX_CACHED_TOKENS: usize = 4096;
-/// Time for which an address that failed too often is rejected without asking the store.
+/// Time for which an address that failed too often is rejected without querying the store.
 const LIMIT_CACHE_AGE: Duration = Duration::from_secs(10);
 const MAX_LIMITED_ADDRESSES: usize = 4096;
 
-/// Maximum number of concurrent token lookups from such addresses.
+/// Maximum number of concurrent token lookups from addresses that failed too often.
 const MAX_CONCURRENT_LOOKUPS: usize = 2;
 
 /// Limits on failed attempts, and the source of client addresses.
@@ -54,7 +54,7 @@ impl Default for Limiter {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Principal {
-    /// A caller without a token: there are none yet, or the endpoint needs none.
+    /// A caller without a token: no tokens exist yet, or the endpoint requires none.
     Open,
     Token(Arc<Token>),
 }
@@ -151,8 +151,8 @@ impl Principal {
 pub(crate) enum Requirement {
     Nothing,
     Token,
-    /// Any token, which may be a cached one. For messages whose role is checked once it is known
-    /// what they ask for.
+    /// Any token, possibly a cached one: for messages whose required role is known only after
+    /// parsing.
     RecentToken,
     Role(Role),
 }
@@ -181,7 +181,7 @@ struct CachedToken {
 /// An address that failed too often.
 #[derive(Clone, Copy, Debug)]
 struct LimitedAddress {
-    /// End of the time in which the store is not asked. Short, because an operator may reset it.
+    /// End of the period without store queries. Short, because an operator may reset the limit.
     unasked: LocalInstant,
     ends: LocalInstant,
 }
@@ -254,7 +254,7 @@ impl AccessControl {
         Err(ApiError::forbidden(message))
     }
 
-    /// Checks a caller again that was admitted by a cached token.
+    /// Looks up the token of a caller that the cache may have admitted.
     pub(crate) async fn check_again(
         &self,
         caller: &Principal,
@@ -281,9 +281,9 @@ impl AccessControl {
             self.metrics.auth_failures.add(1);
             return Err(ApiError::too_many_attempts(whole_seconds(left)));
         }
-        // Well-formed tokens are looked up however often their address failed: many clients share
-        // one. Tokens that were never valid here share a few permits, so that guesses from one
-        // address do not slow down all others.
+        // Well-formed tokens are looked up however often their address failed, because many clients
+        // may share an address. Tokens that were never valid here share a few permits, so that
+        // guesses from one address do not slow down all others.
         let known = digest.is_some_and(|digest| self.find(&digest).is_some());
         let _turn = match limited {
             Some(_) if !known => self.lookups.acquire().await.ok(),
@@ -317,7 +317,7 @@ impl AccessControl {
         }
     }
 
-    /// Returns a token that this replica has seen valid.
+    /// Returns a token that was valid when this replica last looked it up.
     fn find(&self, digest: &[u8; 32]) -> Option<CachedToken> {
         let found = lock(&self.known).get(&prefix(digest)).cloned();
         found.filter(|found| found.digest.ct_eq(digest).into())
@@ -341,12 +341,12 @@ impl AccessControl {
         token
     }
 
-    /// Forgets a token that a commit found to have ended.
+    /// Removes a token that has ended from the cache.
     pub(crate) fn ended(&self, token_id: Option<&str>) {
         lock(&self.known).retain(|_, found| Some(found.token.token_id.as_str()) != token_id);
     }
 
-    /// Returns the rest of the address's window while the store need not be asked.
+    /// Returns the rest of the address's window, as long as no store query is needed.
     fn limited_for(&self, address: &str) -> Option<Duration> {
         let now = BootClock.now();
         let limited = lock(&self.limited).get(address).copied()?;
@@ -393,8 +393,8 @@ impl AccessControl {
     }
 }
 
-/// Without tokens only this machine has access. A proxy on it would make every client look local,
-/// so requests through one are rejected, and so are web pages of other hosts.
+/// Rejects requests from other machines. A proxy here would make every client look local, so
+/// requests through one are rejected, too, and so are those of web pages of other hosts.
 fn check_local(headers: &HeaderMap) -> ApiResult<()> {
     let through_proxy = ["forwarded", "x-forwarded-for", "x-real-ip"];
     if through_proxy.iter().any(|name| headers.contains_key(*name)) {
@@ -430,7 +430,7 @@ fn presented_digest(headers: &HeaderMap) -> Option<[u8; 32]> {
     token::digest(password)
 }
 
-/// Returns whether connectors of this type belong to a source, also by its alias channel.
+/// Returns whether connectors of this type belong to a source, directly or by its alias channel.
 fn belongs(
     connector_type: &str,
     SourceScope { channel, provider, .. }: &SourceScope,

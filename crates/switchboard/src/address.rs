@@ -4,11 +4,11 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use hyper::HeaderMap;
 
-/// Returns the address that failures are counted by: without port, and the /64 network of IPv6.
+/// Returns the address by which failures are counted: without port, for IPv6 the /64 network.
 ///
-/// Behind `hops` proxies it is the one that the outermost of them saw: each adds the address it
-/// sees to the right end of `X-Forwarded-For`; anybody can write what is further left. What
-/// is missing or cannot be read counts as the peer itself.
+/// Behind `hops` proxies this is the address that the outermost one saw: each appends the address
+/// it sees to `X-Forwarded-For`; clients can forge entries further left. If the entry is missing or
+/// unreadable, the peer itself counts.
 pub(crate) fn of_client(peer: IpAddr, headers: &HeaderMap, hops: usize) -> String {
     let told = match hops {
         0 => None,

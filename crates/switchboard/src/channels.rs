@@ -21,9 +21,9 @@ const MAX_RULES_AGE: Duration = Duration::from_secs(5);
 pub(crate) struct Channels {
     storage: Arc<dyn Storage>,
     fields: Fields,
-    /// The list, and when the store was asked for it.
+    /// The list, and the time at which it was requested from the store.
     known: RwLock<Option<(Arc<Rules>, LocalInstant)>>,
-    /// Held by the request that asks the store, while the others wait.
+    /// Held by the request that queries the store, while others wait.
     asking: Mutex<()>,
 }
 
@@ -73,8 +73,8 @@ pub(crate) struct EnvelopeReader<'a> {
 }
 
 impl EnvelopeReader<'_> {
-    /// Reads an envelope. One is refused for its source only by a list that is not older than its
-    /// request: every replica accepts a channel that was added before.
+    /// Reads an envelope. Only a list at least as new as the request rejects its source, so every
+    /// replica accepts a channel that was added before the request.
     pub(crate) async fn read(
         &mut self,
         bytes: &[u8],

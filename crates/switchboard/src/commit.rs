@@ -136,7 +136,7 @@ impl Committer {
         self.closing.notify_one();
         let task = lock(&self.task).take();
         if let Some(task) = task {
-            // It ends by itself, or with the runtime.
+            // The task ends by itself, or with the runtime.
             let _ = task.await;
         }
     }
@@ -217,13 +217,13 @@ impl GroupCommitter {
         let settled = self.commit(submissions).await;
         drop(permit);
         for ((answer, _share), settled) in answers.into_iter().zip(settled) {
-            // A client that went away does not wait for it; the events are stored all the same.
+            // A client that disconnected gets no answer; its events are stored all the same.
             let _ = answer.send(settled);
         }
     }
 
-    /// Commits a group. If the store refuses it for its content, it is halved until the row is
-    /// found that it refuses: that one fails alone.
+    /// Commits a group. If the store rejects its content, the group is halved until the rejected
+    /// submission is alone, so that only this one fails.
     async fn commit(&self, group: Vec<Submission>) -> Vec<SubmitResult> {
         let mut answers = Vec::with_capacity(group.len());
         let mut parts = VecDeque::from([group]);
@@ -248,8 +248,8 @@ impl GroupCommitter {
         answers
     }
 
-    /// Commits the events of one submission one by one, under the same fence and token. If one of
-    /// those ends meanwhile, the remaining events are rejected; the stored ones stay accepted.
+    /// Commits the events of one submission one by one, under the same fence and token. If either
+    /// ends meanwhile, the remaining events are rejected; the stored ones stay accepted.
     async fn one_by_one(&self, submission: Submission, error: &SwitchboardError) -> SubmitResult {
         let Submission { items, fence, token_id } = submission;
         if items.is_empty() {

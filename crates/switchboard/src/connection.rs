@@ -16,7 +16,7 @@ use crate::ClientTimeouts;
 
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionActivity {
-    /// Grows when a request begins and when it ends: even while the connection is idle.
+    /// Incremented when a request begins and when it ends, so it is even between requests.
     transitions: AtomicU32,
     head: AtomicBool,
     /// Bytes are waiting that the client does not read.
@@ -128,7 +128,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TrackedStream<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let polled = Pin::new(&mut self.inner).poll_flush(context);
-        // TLS takes what is written at once, and may wait with it here.
+        // TLS buffers writes, so a blocked socket may be noticed only here.
         self.activity.blocked.store(polled.is_pending(), Ordering::Relaxed);
         polled
     }
@@ -225,7 +225,7 @@ mod tests {
         }
     }
 
-    /// How many visits it takes, if before each something happens.
+    /// Returns the tick at which the connection is stalled, if `happens` runs before each tick.
     fn visits(mut happens: impl FnMut(&ConnectionActivity)) -> Option<u32> {
         let activity = ConnectionActivity::default();
         let mut detector = StallDetector::default();
@@ -258,7 +258,7 @@ mod tests {
             activity.written.fetch_add(1, Ordering::Relaxed);
         };
         assert_eq!(visits(trickle), Some(7));
-        // A stream may be read slowly for ever, and not at all no longer than others.
+        // A stream may be read slowly for ever, but must not stall longer than other responses.
         let stream =
             |activity: &ConnectionActivity| activity.streams.store(true, Ordering::Relaxed);
         assert_eq!(visits(|activity| (stream(activity), trickle(activity)).1), None);

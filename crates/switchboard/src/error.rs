@@ -16,12 +16,12 @@ pub struct SwitchboardError(#[from] StoreError);
 pub type StorageResult<T> = Result<T, SwitchboardError>;
 
 impl SwitchboardError {
-    /// The operation did not happen: it may be tried again.
+    /// Returns an error for an operation that did not happen and may be retried.
     pub fn refused(code: Code, detail: impl Into<String>) -> Self {
         Self(StoreError::refused(code, detail))
     }
 
-    /// The operation may have happened: read again before deciding, never repeat it blindly.
+    /// Returns an error for an operation that may have happened: read again, never retry blindly.
     pub fn unknown(code: Code, detail: impl Into<String>) -> Self {
         Self(StoreError::unknown(code, detail))
     }
@@ -32,23 +32,23 @@ impl SwitchboardError {
         Self(self.0.with_source(source))
     }
 
-    /// The stable code; each has a page under `docs/errors/`.
+    /// Returns the stable code; each has a page under `docs/errors/`.
     pub fn code(&self) -> Code {
         self.0.code()
     }
 
-    /// The details of this case.
+    /// Returns the details of this case.
     pub fn detail(&self) -> &str {
         &self.0.problem().detail
     }
 
-    /// The same problem, found in the answer to an operation that has happened.
+    /// Returns the same problem as an unknown outcome, because the operation has happened.
     #[must_use]
     pub fn or_happened(self) -> Self {
         Self(self.0.or_happened())
     }
 
-    /// Whether the operation may have happened.
+    /// Returns whether the operation may have happened.
     pub fn is_unknown(&self) -> bool {
         self.0.is_unknown()
     }

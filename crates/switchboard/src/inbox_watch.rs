@@ -12,7 +12,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::http::ServerState;
 
-/// Interval at which messages of other replicas are looked for.
+/// Interval of polls for messages committed by other replicas.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(5);
 const STORE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -69,7 +69,7 @@ impl InboxFollower<'_> {
 
     /// Waits until the position differs from `seen`.
     pub(crate) async fn changed(&mut self, seen: i64) {
-        // The sender lives as long as this does.
+        // The sender outlives this receiver, so waiting cannot fail.
         let _ = self.newest.wait_for(|newest| *newest != seen).await;
     }
 }

@@ -59,7 +59,7 @@ struct AddressLimiter {
 }
 
 impl AddressLimiter {
-    /// Counts one more connection, and says whether that is beyond the limit; `None` far beyond.
+    /// Counts a connection. Returns whether it is a surplus one; `None` if those are used up, too.
     fn take(self: &Arc<Self>, peer: IpAddr) -> Option<(AddressSlot, bool)> {
         let address = address::by_network(peer);
         let mut all = lock(&self.open);

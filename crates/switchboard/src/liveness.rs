@@ -15,11 +15,11 @@ tenure_core::text_enum! {
 /// Thresholds for liveness.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
-    /// Online up to 300 seconds and stale up to 900, or up to two and a half and five intervals, if
-    /// those are longer. An interval counts up to the longest one of the protocol.
+    /// Online up to 300 seconds or 2.5 intervals, stale up to 900 seconds or 5 intervals, whichever
+    /// is longer. Intervals are capped at the longest one of the protocol.
     #[default]
     Usual,
-    /// Two and a half and five intervals, however long; `Usual` without an interval.
+    /// Online up to 2.5 intervals and stale up to 5, of any length; `Usual` without an interval.
     Observed,
     /// Online below two minutes and stale up to four, as the protocol says. A connector with an
     /// interval of two minutes is then stale just before most heartbeats.

@@ -29,7 +29,7 @@ impl EventCounter {
 struct AtomicHistogram<const N: usize> {
     buckets: [AtomicU64; N],
     count: AtomicU64,
-    /// In millionths.
+    /// Sum in millionths.
     sum: AtomicU64,
 }
 
@@ -65,7 +65,7 @@ pub(crate) enum Overload {
     Connections,
 }
 
-/// Requests by route and status; the last of each is for all others.
+/// Requests by route and status; the last row and the last column count all others.
 #[derive(Debug)]
 struct Requests(Vec<[EventCounter; STATUSES.len() + 1]>);
 

@@ -44,7 +44,7 @@ pub enum ServerNotice {
     StoreFull(SwitchboardError),
     /// The store answers and accepts writes again.
     StoreFound,
-    /// Retention or the use of tokens could not be stored; it is tried again.
+    /// Applying retention or storing token usage failed; it will be retried.
     UpkeepFailed(SwitchboardError),
     /// New certificates are in use.
     CertificateChanged,
@@ -52,7 +52,7 @@ pub enum ServerNotice {
     CertificateUnusable(SwitchboardError),
     /// Other replicas cannot reach this one: its address is not configured.
     Unadvertised,
-    /// The address of this replica could not be announced; it is tried again.
+    /// The address of this replica could not be announced; it will be retried.
     NotAnnounced(SwitchboardError),
     /// A heartbeat changed something about a connector.
     Connector {
@@ -77,7 +77,7 @@ pub enum ServerNotice {
     },
     /// This replica stopped counting statistics.
     NotCounting,
-    /// Statistics could not be counted; it is tried again.
+    /// Statistics could not be counted; it will be retried.
     StatisticsFailed(SwitchboardError),
     /// Data past its retention was deleted.
     Tidied(HistoryPruneReport),
@@ -128,7 +128,7 @@ pub enum NoticeLevel {
     Error,
 }
 
-/// Receives notices for operators; must not block.
+/// Sink for notices to operators; must not block.
 pub type NoticeSink = Arc<dyn Fn(ServerNotice) + Send + Sync>;
 
 /// Returns the default sink: it emits each notice as a `tracing` event with the fields `event`

@@ -59,11 +59,11 @@ pub struct ServerSettings {
     pub allowed_hosts: Vec<String>,
     /// Timeouts for clients.
     pub timeouts: ClientTimeouts,
-    /// Time for which it keeps serving after shutdown began, so that load balancers notice.
+    /// Time for which the server keeps serving after shutdown began, so that load balancers notice.
     pub lame_duck: Duration,
     /// Time for requests to finish after that.
     pub drain: Duration,
-    /// Store of duties: the replica that holds the statistics duty counts. Without it
+    /// Store with the statistics duty: the replica that holds it counts. Without a store,
     /// statistics are not counted.
     pub store: Option<StoreUrl>,
     /// Interval at which statistics are counted.
@@ -132,9 +132,9 @@ pub struct ClientTimeouts {
     pub body: Duration,
     /// Between two parts of a body.
     pub body_stall: Duration,
-    /// Without taking anything of an answer.
+    /// Without progress in sending a response.
     pub write_stall: Duration,
-    /// For a whole answer.
+    /// For a whole response.
     pub write: Duration,
     /// Interval at which connections are checked.
     pub tick: Duration,
@@ -172,7 +172,7 @@ impl ServerHandle {
     /// Waits until the server has shut down: all requests are answered, and all submissions
     /// are stored.
     pub async fn finished(self) {
-        // It ends by itself, or with the runtime.
+        // The task ends by itself, or with the runtime.
         let _ = self.task.await;
     }
 }
@@ -233,8 +233,8 @@ async fn start(
     let accepting = tokio::spawn(listener.run(Arc::clone(&state)));
     let counting = settings.store.map(|store| {
         let (every, keep) = (settings.statistics_every, settings.keep_history);
-        // Outcomes are kept as long as their messages: one that is reported again must not be
-        // counted again.
+        // Outcomes are kept as long as their messages: an outcome that is reported again must not
+        // be counted again.
         let keep = HistoryRetention { outcomes: keep.outcomes.max(settings.keep.bodies), ..keep };
         tokio::spawn(statistics::run(Arc::clone(&state), StatisticsSettings { store, every, keep }))
     });

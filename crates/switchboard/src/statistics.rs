@@ -74,7 +74,7 @@ pub(crate) async fn run(state: Arc<ServerState>, counting: StatisticsSettings) {
 }
 
 async fn shutdown_begun(state: &ServerState) {
-    // The state has the sender: it cannot close.
+    // The state owns the sender, so the channel cannot close.
     let _ = state.phase.subscribe().wait_for(|phase| *phase != ServerPhase::Running).await;
 }
 
@@ -110,7 +110,7 @@ async fn work(
         () = shutdown_begun(state) => {}
     }
     leaver.leave();
-    // Whether it was in time or not: the server ends.
+    // The server ends even if leaving timed out.
     let _ = timeout(LEAVE_TIMEOUT, working).await;
     Ok(())
 }
@@ -129,7 +129,7 @@ async fn count(
     guard: &Guard,
 ) -> Result<(), HoldLost> {
     (state.log)(ServerNotice::Counting { epoch: guard.epoch().get() });
-    // Also when this is dropped, because the hold was lost.
+    // Dropped also if this future is cancelled because the hold was lost.
     let _here = CountingGuard(state);
     let mut tidied: Option<LocalInstant> = None;
     let mut failed = None;
@@ -157,7 +157,7 @@ async fn count(
     Ok(())
 }
 
-/// Marks this replica as the one that counts.
+/// Guard that reports on drop that this replica no longer counts.
 struct CountingGuard<'a>(&'a ServerState);
 
 impl Drop for CountingGuard<'_> {
@@ -173,13 +173,13 @@ fn record_lag(state: &ServerState, when: Option<(LocalInstant, i64)>) {
     *lock(&state.counted) = when;
 }
 
-/// Waits until the next step may begin; `false` if counting must stop.
+/// Waits until the next step may begin; returns `false` if counting must stop.
 async fn may_go_on(guard: &Guard) -> bool {
     while !guard.draining() {
         match guard.check_for(MIN_REMAINING) {
             Ok(()) => return true,
             Err(HoldLost::Revoked) => return false,
-            // It may stand, and be renewed in a moment.
+            // The hold may still be valid and be renewed in a moment.
             Err(HoldLost::Deadline | HoldLost::Unconfirmed) => tokio::select! {
                 () = sleep(RENEW_WAIT) => {}
                 () = guard.stopping() => {}
@@ -189,7 +189,7 @@ async fn may_go_on(guard: &Guard) -> bool {
     false
 }
 
-/// Counts everything new; `false` if a newer hold has counted.
+/// Counts everything new; returns `false` if a newer hold has counted.
 async fn roll_up(state: &ServerState, guard: &Guard) -> Result<bool, SwitchboardError> {
     while may_go_on(guard).await {
         let begun = BootClock.now();
@@ -250,7 +250,7 @@ fn add(all: &mut HistoryPruneReport, step: HistoryPruneReport) {
     all.more = step.more;
 }
 
-/// The step may have happened; the next one continues from the stored progress.
+/// Returns the error of a slow step. It may have happened; the next one uses the stored progress.
 fn too_slow() -> SwitchboardError {
     SwitchboardError::unknown(
         Code::Lost,

@@ -1,4 +1,4 @@
-//! A server for unit tests, and a client that says just what it is told.
+//! Server for unit tests, and a client that sends raw requests.
 
 use std::sync::{Arc, Mutex};
 
@@ -49,21 +49,21 @@ impl Server {
         Client(TcpStream::connect(self.handle.address()).await.unwrap())
     }
 
-    /// One request on a connection of its own.
+    /// Sends one request on a new connection.
     pub(crate) async fn ask(&self, request: &str) -> ToolResult {
         let mut client = self.connect().await;
         client.send(request).await;
         client.answer().await.unwrap()
     }
 
-    /// Tells it to end.
+    /// Begins the shutdown.
     pub(crate) fn stop(self) -> ServerHandle {
         let _ = self.stop.send(());
         self.handle
     }
 }
 
-/// A head with a body.
+/// Returns a POST request with a body.
 pub(crate) fn post(path: &str, headers: &str, body: &str) -> String {
     let length = body.len();
     format!(
@@ -89,7 +89,7 @@ pub(crate) fn envelope(id: &str) -> String {
 
 pub(crate) struct Client(pub(crate) TcpStream);
 
-/// An answer.
+/// Response to a raw request.
 #[derive(Debug)]
 pub(crate) struct ToolResult {
     pub(crate) status: u16,
@@ -102,7 +102,7 @@ impl Client {
         self.0.write_all(text.as_bytes()).await.unwrap();
     }
 
-    /// The next answer; `None` when the connection was closed.
+    /// Returns the next response; `None` if the connection was closed.
     pub(crate) async fn answer(&mut self) -> Option<ToolResult> {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
@@ -120,7 +120,7 @@ impl Client {
         Some(ToolResult { status, head, body: serde_json::from_slice(&body).unwrap_or_default() })
     }
 
-    /// What the next event of a stream says.
+    /// Returns the data of the next event of a stream.
     pub(crate) async fn event(&mut self) -> String {
         let mut text = Vec::new();
         while !text.ends_with(b"\n\n\r\n") {
@@ -131,7 +131,7 @@ impl Client {
         data.trim_end().to_owned()
     }
 
-    /// Whether the server closes the connection.
+    /// Returns whether the server closes the connection without sending more.
     pub(crate) async fn is_closed(&mut self) -> bool {
         let mut rest = Vec::new();
         self.0.read_to_end(&mut rest).await.is_ok_and(|_| rest.is_empty())

@@ -16,7 +16,7 @@ use crate::lock;
 /// Paths of PEM files.
 #[derive(Clone, Debug)]
 pub struct CertificateFiles {
-    /// The server's certificate, and those between it and its authority.
+    /// The server's certificate and its intermediates.
     pub certificate: PathBuf,
     /// Its private key.
     pub key: PathBuf,
@@ -82,7 +82,7 @@ fn read(files: &CertificateFiles) -> Result<(Vec<u8>, Vec<u8>), SwitchboardError
     Ok((read(&files.certificate)?, read(&files.key)?))
 }
 
-/// Errors do not repeat the content: the path may name the wrong file.
+/// Builds the configuration. Errors do not repeat file contents: the path may be wrong.
 fn build(files: &CertificateFiles, text: (Vec<u8>, Vec<u8>)) -> Result<Loaded, SwitchboardError> {
     let (certificate, key) = (files.certificate.display(), files.key.display());
     let chain: Result<Vec<CertificateDer<'_>>, _> =

@@ -1,7 +1,7 @@
 //! Tokens: format, stored digest and roles.
 //!
 //! A token is `sw_live_` and 32 characters of base62, more than 190 random bits. Only its SHA-256
-//! is stored: a digest of so many bits needs no salt, and a token is found by it.
+//! is stored, which is also the lookup key; with so many random bits it needs no salt.
 //!
 //! Why: docs/decisions/0040-tokens-are-checked-in-the-commit.md
 
@@ -51,8 +51,8 @@ tenure_core::text_enum! {
 }
 
 impl Role {
-    /// Returns whether this role includes the needed one. An admin reads, but does not submit: that
-    /// needs a scope.
+    /// Returns whether this role includes the needed one. An admin may read, but not submit, which
+    /// requires a scope.
     pub fn allows(self, needed: Self) -> bool {
         self == needed || (needed == Self::Read && matches!(self, Self::Admin | Self::Consume))
     }
@@ -87,14 +87,14 @@ impl fmt::Debug for Secret {
 /// A new token.
 #[derive(Debug)]
 pub struct Minted {
-    /// `tok_` and 16 characters; says nothing of the secret.
+    /// `tok_` and 16 characters; independent of the secret.
     pub token_id: String,
     /// The token itself.
     pub secret: Secret,
 }
 
-/// Creates a token. The entropy source gives 128 bits a call, of which all but the six that mark
-/// a version 4 UUID are random; it is called as often as it takes.
+/// Creates a token. Each call of the entropy source returns 128 bits, all random except the six
+/// that mark a version 4 UUID; it is called as often as needed.
 pub fn mint(environment: Environment, entropy: impl FnMut() -> u128) -> Minted {
     let mut random = RandomBytes { entropy, left: Vec::new() };
     let token_id = format!("{ID_PREFIX}{}", random.base62(ID_LENGTH));
@@ -102,7 +102,7 @@ pub fn mint(environment: Environment, entropy: impl FnMut() -> u128) -> Minted {
     Minted { token_id, secret: Secret(secret) }
 }
 
-/// Returns the digest of a token; `None` if the text is no token.
+/// Returns the digest of a token; `None` if the text is not a token.
 pub fn digest(text: &str) -> Option<[u8; 32]> {
     let (environment, secret) = text.strip_prefix(PREFIX)?.split_once('_')?;
     Environment::parse(environment)?;
@@ -130,7 +130,7 @@ impl<F: FnMut() -> u128> RandomBytes<F> {
                 return byte;
             }
             let bytes = (self.entropy)().to_be_bytes();
-            // In a UUID, these two say what kind it is.
+            // These two bytes contain the version and variant of a UUID.
             let random = bytes.iter().enumerate().filter(|(n, _)| ![6, 8].contains(n));
             self.left.extend(random.map(|(_, byte)| *byte));
         }
@@ -148,7 +148,7 @@ impl<F: FnMut() -> u128> RandomBytes<F> {
 mod tests {
     use super::*;
 
-    /// Every byte in turn, those of the kind of a UUID included.
+    /// Returns every byte in turn, including those of the UUID version and variant.
     fn counting() -> impl FnMut() -> u128 {
         let mut next = 0u8;
         move || {
@@ -211,14 +211,14 @@ mod tests {
     #[test]
     fn every_character_has_the_same_chance_and_marked_bits_are_left_out() {
         let mut random = RandomBytes { entropy: counting(), left: Vec::new() };
-        // 16 calls give each byte once, less the two of each call that are not random.
+        // 16 calls return each byte once, except the two of each call that are not random.
         let bytes: Vec<u8> = (0..16 * 14).map(|_| random.byte()).collect();
         let mut sorted = bytes.clone();
         sorted.sort_unstable();
         sorted.dedup();
         assert_eq!(sorted.len(), 16 * 14);
         assert!(bytes.iter().all(|byte| ![7, 9].contains(&(byte % 16))), "{bytes:?}");
-        // 248 bytes are four for each character; the eight above them are passed over.
+        // 248 byte values map to four for each character; the eight above them are skipped.
         let mut counts = [0; 128];
         for first in 0..=u8::MAX {
             let mut calls = [[first; 16], [0; 16]].into_iter();

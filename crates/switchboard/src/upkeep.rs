@@ -14,7 +14,7 @@ use crate::notice::{NoticeSink, ServerNotice};
 use crate::storage::{ClockMeasurement, ClockReading, InboxRetention, TimeSource};
 use crate::tls::ServerCertificate;
 
-/// Interval at which the store is checked, and whether tokens exist now.
+/// Interval of the checks of store, tokens and certificates.
 const WATCH_INTERVAL: Duration = Duration::from_secs(2);
 const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(60);
@@ -63,7 +63,7 @@ fn health_notice(
         Err(error) if error.code() == Code::Full => {
             (before != Some(Code::Full)).then_some(ServerNotice::StoreFull(error))
         }
-        // One that was full still answered.
+        // A full store still answered, so its loss is new.
         Err(error) => {
             matches!(before, None | Some(Code::Full)).then_some(ServerNotice::StoreLost(error))
         }
@@ -152,7 +152,7 @@ pub(crate) async fn flush(state: &ServerState) -> Result<(), SwitchboardError> {
     if let Err(error) = &stored
         && !error.is_unknown()
     {
-        // Usage that may have been stored is not counted twice.
+        // Usage that may have been stored is dropped, so that it is not counted twice.
         state.access.put_back(usage);
     }
     stored
@@ -183,7 +183,7 @@ mod tests {
             let answer = now.map_or(Ok(()), |code| Err(error(code)));
             assert_eq!(health_notice(before, now, answer), expected, "{before:?} {now:?}");
         }
-        // It answers, but has just refused something for want of room.
+        // The store answers, but has just rejected a write for lack of space.
         assert_eq!(health_notice(full, full, Ok(())), None);
     }
 }

@@ -8,7 +8,7 @@ use crate::storage::{Connector, ConnectorDetail, ConnectorInstance, Measures};
 
 /// Formats microseconds since 1970.
 pub fn time(micros: i64) -> String {
-    // Not a timestamp of jiff: those end a day before the last day that connectors may name.
+    // Not `jiff::Timestamp`, whose range ends a day before the last day that connectors may send.
     let start = jiff::civil::DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
     format!("{}Z", start.saturating_add(jiff::SignedDuration::from_micros(micros)))
 }
@@ -108,7 +108,7 @@ pub fn uptime_pct(measures: &Measures) -> Option<f64> {
     percent(measures.healthy_count, measures.heartbeat_count, 2)
 }
 
-/// Returns a share in percent, rounded to `digits`; `None` of nothing.
+/// Returns a share in percent, rounded to `digits`; `None` if the whole is 0.
 pub fn percent(part: i64, whole: i64, digits: i32) -> Option<f64> {
     let scale = 10_f64.powi(digits);
     (whole > 0).then(|| (part as f64 / whole as f64 * 100.0 * scale).round() / scale)

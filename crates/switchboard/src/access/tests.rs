@@ -92,7 +92,7 @@ async fn roles_and_scope_are_kept_apart() {
     assert!(stage.access.take_usage("2026-02-15").is_empty());
 }
 
-/// Also where the channel of the scope stands for another one.
+/// Includes a scope whose channel is an alias.
 #[tokio::test]
 async fn who_may_beat_for_a_connector_may_see_it() {
     let stage = Stage::new(Limiter::default()).await;
@@ -130,7 +130,7 @@ async fn what_is_revoked_is_known_for_submissions_only_until_a_commit_says_so() 
     let shown = bearer(token.secret.reveal());
     assert_eq!(stage.status(&shown, INGEST).await, 200);
     stage.storage.revoke_token(&token.token_id, "me", "lost").await.unwrap();
-    // The commit will refuse it; reads are looked up at once.
+    // The commit will reject it; for reads, the token is looked up at once.
     assert_eq!(stage.status(&shown, INGEST).await, 200);
     stage.access.ended(Some(&token.token_id));
     assert_eq!(stage.status(&shown, INGEST).await, 401);
@@ -150,7 +150,7 @@ async fn failures_are_limited_and_good_tokens_are_not() {
     }
     for bad in [HeaderMap::new(), bearer("x"), bearer(unknown.secret.reveal())] {
         let error = stage.access.check(&bad, PEER, INGEST).await.unwrap_err();
-        // Also where the store was not asked, the whole window is told.
+        // Even without a store query, `retry-after` covers the whole window.
         let answer = error.response(false);
         assert_eq!(answer.status().as_u16(), 429);
         let left: u64 = answer.headers()["retry-after"].to_str().unwrap().parse().unwrap();
@@ -158,7 +158,7 @@ async fn failures_are_limited_and_good_tokens_are_not() {
     }
     assert_eq!(stage.status(&shown, INGEST).await, 200);
     assert_eq!(stage.status(&shown, Requirement::Token).await, 200);
-    // Also one that this replica has not seen before, while others guess.
+    // A valid token that is new to this replica is admitted during guesses.
     let fresh = bearer(stage.token(&["ingest"]).await.secret.reveal());
     let guess = bearer(unknown.secret.reveal());
     let guessing = || stage.status(&guess, INGEST);
@@ -177,8 +177,7 @@ async fn is_pending(future: Pin<&mut impl Future>) -> bool {
     }
 }
 
-/// Guesses of an address that has failed too often wait for each other, a token that is known to be
-/// good does not wait for them.
+/// Guesses from an address that failed too often wait for a permit; a known valid token does not.
 #[tokio::test]
 async fn guesses_take_a_few_lookups_at_a_time() {
     let stage = Stage::new(Limiter { failures: 1, ..Limiter::default() }).await;
@@ -190,7 +189,7 @@ async fn guesses_take_a_few_lookups_at_a_time() {
     let others = stage.access.lookups.acquire_many(MAX_CONCURRENT_LOOKUPS as u32).await.unwrap();
     let mut waiting = std::pin::pin!(stage.status(&guess, INGEST));
     assert!(is_pending(waiting.as_mut()).await);
-    // Looked up, since it asks for more than to submit: what was asked before would be answered.
+    // `Requirement::Token` forces a lookup; the cache would answer a submission.
     assert_eq!(stage.status(&shown, Requirement::Token).await, 200);
     assert!(is_pending(waiting.as_mut()).await);
     drop(others);

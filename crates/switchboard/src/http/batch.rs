@@ -102,7 +102,7 @@ fn combine(
     })
 }
 
-/// The envelopes of a batch, not read yet.
+/// Splits a batch into its envelopes without reading them.
 fn split(bytes: &[u8], form: BodyFormat) -> ApiResult<Vec<&[u8]>> {
     let parts = match form {
         BodyFormat::Json => ingest::split_array(bytes, MAX_BATCH_EVENTS),

@@ -63,7 +63,7 @@ pub(crate) async fn read(
         if told == Some(length) {
             break;
         }
-        // Only for a body without a length.
+        // Needed only for a body without a declared length.
         while told.is_none() && length + CHUNK_BYTES > paid && paid < limit {
             if !share.grow(CHUNK_BYTES * MEMORY_FACTOR) {
                 return Err(full(state));
@@ -85,7 +85,7 @@ fn full(state: &ServerState) -> Rejection {
 async fn next(body: &mut Incoming, left: Duration) -> ApiResult<Option<Bytes>> {
     let data = async {
         while let Some(frame) = body.frame().await {
-            // Trailers, or nothing.
+            // Skips trailers and empty frames.
             let Ok(data) = frame?.into_data() else { continue };
             if !data.is_empty() {
                 return Ok(Some(data));

@@ -20,7 +20,7 @@ pub(crate) const MAX_PAGE_ROWS: usize = 10_000;
 const READ_ROWS: usize = 1_000;
 /// A page ends when it has more bytes than this.
 const PAGE_BYTES: usize = 6 << 20;
-/// Memory reserved for a page: itself, and the connectors that were read last.
+/// Memory reserved for a page: the response, and the connectors that were read last.
 const MAX_PAGE_MEMORY: usize = 14 << 20;
 /// Default and maximum number of heartbeats in a page.
 const DEFAULT_HEARTBEATS: usize = 100;
@@ -104,7 +104,7 @@ impl ApiRequest<'_> {
         }
     }
 
-    /// Returns the connector in the path. Its parts are decoded one by one: a name may hold a `/`.
+    /// Returns the connector in the path. Parts are decoded separately: a name may contain a `/`.
     fn name(self) -> ApiResult<ConnectorKey> {
         Ok(ConnectorKey {
             connector_type: query::part(self.parameters[0])?,
@@ -112,7 +112,7 @@ impl ApiRequest<'_> {
         })
     }
 
-    /// Returns the connector in the path if the caller may see it; else there is none of that name.
+    /// Returns the connector in the path, or "not found" if the caller may not see it.
     pub(super) async fn visible_name(self) -> ApiResult<ConnectorKey> {
         let name = self.name()?;
         let rules = self.state.channels.current().await?;
@@ -171,7 +171,7 @@ pub(crate) async fn show<'a>(
     Ok(page.data(view::detail(&shown, state.liveness)))
 }
 
-/// Encodes a position in the list. No name holds a NUL.
+/// Encodes a position in the list. Names contain no NUL.
 fn cursor(connector_type: &str, endpoint_identity: &str) -> String {
     URL_SAFE_NO_PAD.encode(format!("{connector_type}\0{endpoint_identity}"))
 }

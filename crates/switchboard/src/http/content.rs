@@ -47,7 +47,7 @@ fn form(headers: &HeaderMap) -> Option<BodyFormat> {
     if lines.next().is_some() {
         return None;
     }
-    // The usual one first: nothing to take apart.
+    // Fast path for the usual value.
     if text == "application/json" {
         return Some(BodyFormat::Json);
     }
@@ -91,7 +91,7 @@ pub(crate) fn fence(headers: &HeaderMap) -> ApiResult<Option<IngestFence>> {
 fn one<'a>(headers: &'a HeaderMap, name: &str) -> ApiResult<Option<&'a str>> {
     let mut lines = headers.get_all(name).iter();
     let Some(line) = lines.next() else { return Ok(None) };
-    // Not `to_str`: an instance may have a name beyond ASCII.
+    // Not `to_str`: the name of an instance may have non-ASCII characters.
     match std::str::from_utf8(line.as_bytes()) {
         Ok(text) if lines.next().is_none() => Ok(Some(text)),
         _ => Err(ApiError::bad_request(format!("{name} is there twice, or not in UTF-8"))),

@@ -29,7 +29,7 @@ const STATES: [&str; 3] = ["pending", "replayed", "discarded"];
 /// Letters read at a time: each may be large.
 const READ_ROWS: usize = 4;
 const LIST_BYTES: usize = 4 << 20;
-/// Memory reserved for a list: itself, and the letters that were read last.
+/// Memory reserved for a list: the response, and the letters that were read last.
 const MAX_LIST_MEMORY: usize = 12 << 20;
 
 #[derive(Deserialize)]
@@ -105,7 +105,7 @@ impl ApiRequest<'_> {
             let found = self.state.storage.letters(&query).await?;
             more = found.len() == query.limit;
             query.after = found.last().map_or(query.after, |kept| Some(kept.letter.id));
-            // One after the other: what is written is not kept twice.
+            // Consumes the letters one by one, so that none is in memory twice.
             for kept in found {
                 write_letter(page.item(), &kept);
                 listed += 1;
@@ -183,7 +183,7 @@ impl ApiRequest<'_> {
         });
         match resolved? {
             ResolveOutcome::Done => Ok(()),
-            // Somebody else was faster, after this one's envelope went in.
+            // Another request resolved it after this one had submitted its envelope.
             ResolveOutcome::Before if request_id.is_some() => Err(ApiError::conflict(
                 "this dead letter was ended by another request; its envelope was submitted",
             )),
@@ -250,7 +250,7 @@ fn read(bytes: &[u8]) -> ApiResult<DeadLetter> {
     })
 }
 
-/// Returns an envelope that is nested too deep for common readers as a JSON string.
+/// Returns the envelope, as a JSON string if it is nested too deeply for common readers.
 fn readable(envelope: &str) -> String {
     match ingest::fits_depth(envelope) {
         true => envelope.to_owned(),
@@ -258,8 +258,8 @@ fn readable(envelope: &str) -> String {
     }
 }
 
-/// Returns the digest that identifies a letter: of the event, without the reason. Each part has its
-/// length, so that no two events have the same.
+/// Returns the digest that identifies a letter: of the event, without the reason. Each part is
+/// preceded by its length, so that different events have different digests.
 fn digest(letter: &NewDeadLetter<'_>) -> [u8; 32] {
     let mut hash = Sha256::new();
     let id = letter.external_event_id.as_deref();
@@ -278,7 +278,7 @@ fn digest(letter: &NewDeadLetter<'_>) -> [u8; 32] {
     hash.finalize().into()
 }
 
-/// Writes a letter. The envelope is JSON already and goes out as it is.
+/// Writes a letter. The envelope is JSON already and is written unchanged.
 fn write_letter(out: &mut String, kept: &StoredLetter) {
     let letter = &kept.letter;
     let text = json!({
@@ -321,7 +321,7 @@ mod tests {
         assert_eq!(letter.envelope, r#"{"a":"\ud800"}"#);
         assert_eq!(letter.attempts, 1);
         assert_eq!(read(GOOD.as_bytes()).unwrap().digest, letter.digest);
-        // A second look at the same event may have another reason; it is the same event.
+        // The same event given up for another reason is the same letter.
         let again = GOOD.replace("\"no\"", "\"yes\"");
         assert_eq!(read(again.as_bytes()).unwrap().digest, letter.digest);
         let other = GOOD.replace(r#"{"a":"#, r#"{"b":"#);

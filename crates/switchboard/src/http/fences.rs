@@ -24,7 +24,7 @@ impl ApiRequest<'_> {
         let after = query.text("after").unwrap_or_default();
         let limit = query.number("limit", (1, 1000))?.unwrap_or(100);
         query.end()?;
-        // As far as the caller may read them.
+        // Restricted to the fences that the caller may read.
         let found = self.state.storage.fences(self.caller.reads_only(), &after, limit).await?;
         let next = found.last().filter(|_| found.len() == limit).map(KnownFence::cursor);
         let data: Vec<Value> = found.iter().map(fence).collect();

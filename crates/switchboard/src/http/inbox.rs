@@ -62,7 +62,7 @@ pub(crate) async fn page(
     let ends = BootClock.now().plus(wait);
     let mut follower = (wait > Duration::ZERO).then(|| state.follow.start());
     loop {
-        // Noted before looking: what comes after is not missed.
+        // Read before the page, so that no later message is missed.
         let seen = follower.as_mut().map(InboxFollower::current);
         let reserved = reserve(state, MAX_PAGE_MEMORY).await?;
         let page = match state.storage.inbox(&query).await? {
@@ -85,7 +85,7 @@ pub(crate) async fn page(
             tokio::select! {
                 () = follower.changed(seen) => {}
                 () = tokio::time::sleep(left) => {}
-                // Not `changed`: it may have changed since it was looked at above.
+                // Not `changed`: the phase may have changed since the check above.
                 _ = phase.wait_for(|phase| *phase != ServerPhase::Running) => {}
             }
         }
@@ -105,7 +105,7 @@ pub(crate) async fn message<'a>(
         {
             Err(not_found())
         }
-        // Its source is not known any more.
+        // The source of a deleted message is unknown, so a restricted caller may not see it.
         MessageLookup::Trimmed { .. } if caller.reads_only().is_some() => Err(not_found()),
         MessageLookup::Message(message) => {
             let (acked, failed) = state.storage.outcomes(id).await?;
@@ -174,7 +174,7 @@ impl JsonPage<'_> {
         self.with(format_args!("{{\"data\":{data},\"meta\":{{}}}}"))
     }
 
-    /// Returns a response, which releases the memory when it was sent.
+    /// Returns the response. It releases the memory when it has been sent.
     pub(crate) fn response(self) -> ApiResult {
         Ok(json_text(StatusCode::OK, paid(self.text, self.share)))
     }
@@ -188,7 +188,7 @@ impl JsonPage<'_> {
 fn write_page(mut reserved: JsonPage<'_>, page: InboxPage) -> JsonPage<'_> {
     let size = page.messages.iter().map(|message| message.envelope.len() + 1024).sum();
     reserved.text.reserve_exact(size);
-    // One after the other: what is written is not kept twice.
+    // Consumes the messages one by one, so that none is in memory twice.
     for message in page.messages {
         write_message(reserved.item(), &message);
     }
@@ -216,13 +216,13 @@ fn control(envelope: &str) -> Control<'_> {
     read.and_then(|envelope| envelope.control).unwrap_or_default()
 }
 
-/// Returns the trace context, `null` if it is large: a page must not become twice as long by it.
+/// Returns the trace context, `null` if it is large: it must not double the size of a page.
 fn shown_context(context: Option<&RawValue>) -> String {
     let context = context.map_or("{}", RawValue::get);
     if context.len() > MAX_CONTEXT_BYTES { "null" } else { context }.to_owned()
 }
 
-/// Writes a message. The envelope is JSON already and goes out as it is.
+/// Writes a message. The envelope is JSON already and is written unchanged.
 fn write_message(out: &mut String, message: &InboxMessage) {
     let id = message.request_id.as_hyphenated();
     let received_at = time(message.received_at);
@@ -295,7 +295,7 @@ mod tests {
             _permit: permits.try_acquire().unwrap(),
         };
         let text = write_page(reserved, page).text;
-        // A number and a surrogate that a reader may not take: they are as they came.
+        // A number and a surrogate that some JSON readers reject are returned unchanged.
         assert!(text.contains(r#""envelope":{"x":1e400,"y":"\ud800","#));
         assert!(text.contains(r#""trace_context":{"a": 1e400},"dedupe_key""#));
         let text = text.replace("1e400", "1").replace("\\ud800", "");

@@ -1,4 +1,4 @@
-//! Endpoint: submit one event; and submission in general.
+//! Endpoint: submit one event. Also the steps that all submissions share.
 
 use hyper::StatusCode;
 use hyper::body::{Bytes, Incoming};

@@ -15,7 +15,7 @@ impl ApiRequest<'_> {
         Ok(response(mcp::answer(self.state, self.origin(), whole).await?))
     }
 
-    /// Rejects what the transport does not have: sessions.
+    /// Rejects other methods, which would need sessions.
     pub(super) async fn mcp_other(self, _: Incoming) -> ApiResult {
         Err(ApiError::method_not_allowed("POST"))
     }

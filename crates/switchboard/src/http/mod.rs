@@ -141,7 +141,7 @@ pub(crate) struct ConnectionInfo {
     pub(crate) peer: IpAddr,
     /// Beyond the connection limit: only monitoring is served.
     pub(crate) surplus: bool,
-    /// Its address has more than its share.
+    /// Its address exceeds its share of the connections.
     pub(crate) crowded: bool,
 }
 
@@ -221,7 +221,7 @@ fn is_dashboard(path: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// HTTP/1.1 requires exactly one `Host`; proxies disagree about which of two counts.
+/// Returns whether there is one `Host`, as HTTP/1.1 requires: proxies disagree about which counts.
 fn has_one_host(head: &Parts) -> bool {
     let hosts = head.headers.get_all(HOST).iter().count();
     hosts == 1 || hosts == 0 && head.version == Version::HTTP_10

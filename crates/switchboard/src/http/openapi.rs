@@ -135,7 +135,7 @@ fn errors(route: &Route) -> Vec<(&'static str, &'static str)> {
     errors
 }
 
-/// JSON merge patch: `null` removes a field.
+/// Applies a JSON merge patch: `null` removes a field.
 fn merge(target: &mut Value, patch: &Value) {
     let Value::Object(fields) = patch else {
         *target = patch.clone();
@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(patches.as_object().unwrap().len(), seen - 1);
     }
 
-    /// Every `$ref` of the document leads somewhere.
+    /// Every `$ref` of the document resolves.
     #[test]
     fn the_document_holds_together() {
         let document = build();

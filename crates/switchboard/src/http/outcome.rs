@@ -83,7 +83,7 @@ fn read(bytes: &[u8]) -> ApiResult<OutcomeReport> {
     if failed.iter().any(|name| acked.contains(name)) {
         wrong.push(("failed", "has a target that is in acked, too".to_owned()));
     }
-    // One error of a kind is enough.
+    // Reports each kind of error once.
     wrong.dedup();
     reject("outcome", wrong)?;
     Ok(report)

@@ -83,7 +83,7 @@ impl ApiError {
         self.header(RETRY_AFTER, HeaderValue::from(seconds))
     }
 
-    /// Closes the connection: the rest of the request is not read.
+    /// Makes the response close the connection, because the rest of the request is not read.
     pub(crate) fn closing(mut self: Box<Self>) -> Rejection {
         self.close = true;
         self
@@ -193,7 +193,7 @@ impl ApiError {
         Self::new(415, "unsupported_media_type", message)
     }
 
-    /// `detail` is one line, `errors` a list.
+    /// Returns an error with a `detail` of one line and a list of `errors`.
     pub(crate) fn invalid(detail: &str, errors: Value) -> Rejection {
         Self::new(422, "validation_error", detail.to_owned())
             .with("detail", detail)
@@ -224,7 +224,7 @@ impl ApiError {
         Self::new(503, "store_unavailable", message).retry_after(1)
     }
 
-    /// Nothing is lost, but an operator has to free space.
+    /// Returns the error of a full store. Nothing is lost, but an operator must free space.
     pub(crate) fn store_full(cause: SwitchboardError) -> Rejection {
         let message = "the store is full (ST008); submit it again once there is room";
         let mut error = Self::new(503, "store_full", message).with("code", Code::Full.as_str());

@@ -25,9 +25,9 @@ pub(crate) struct Route {
     pub(super) handler: Handler,
     /// Limit on the body, and its schema.
     pub(super) body: Option<(usize, &'static str)>,
-    /// Description in the OpenAPI document; `None` for what is not described there.
+    /// Description in the OpenAPI document; `None` for endpoints that are not described there.
     pub(super) operation: Option<OpenApiOperation>,
-    /// Served on surplus connections, too.
+    /// Whether it is served on surplus connections, too.
     pub(super) for_monitoring: bool,
 }
 
@@ -53,7 +53,7 @@ impl Route {
 }
 
 const MAX_COMMAND_BYTES: usize = 64 << 10;
-/// For benchmarks: the cost of the server without the store.
+/// Benchmark endpoint: the cost of the server without the store.
 pub(crate) const ECHO: &str = "/api/switchboard/echo";
 
 /// Rows of the table: method, path, credentials, label in metrics, handler; then the limit and the
@@ -153,7 +153,7 @@ pub(crate) enum RouteMatch<'a> {
 }
 
 pub(crate) fn find<'a>(method: &str, path: &'a str) -> RouteMatch<'a> {
-    // HEAD works wherever GET does; hyper leaves the body away.
+    // HEAD works wherever GET does; hyper omits the body.
     let method = if method == "HEAD" { "GET" } else { method };
     let mut allowed = Vec::new();
     for route in ROUTES {

@@ -24,7 +24,7 @@ const MAX_SUMMARY_MEMORY: usize = 14 << 20;
 const MAX_STATS_MEMORY: usize = 1 << 20;
 /// Maximum age of the liveness counts in metrics.
 const LIVENESS_CACHE_AGE: Duration = Duration::from_secs(10);
-/// Interval of heartbeats until one was observed.
+/// Assumed interval of heartbeats until one was observed.
 const DEFAULT_INTERVAL_MICROS: i64 = 120 * 1_000_000;
 
 impl ApiRequest<'_> {
@@ -85,8 +85,8 @@ struct SummaryRow<'a> {
     messages_failed: i64,
 }
 
-/// Returns the totals of all connectors as JSON. Only the totals are a [`Value`]: there may be ten
-/// thousand connectors.
+/// Returns the totals of all connectors as JSON. The rows are written as text, because there may be
+/// ten thousand connectors.
 fn totals(
     period: Period,
     sums: &[ConnectorSum],
@@ -110,7 +110,7 @@ fn totals(
         if !rows.is_empty() {
             rows.push(',');
         }
-        // It has names for keys and nothing that JSON does not have.
+        // Cannot fail: keys are names, and every value has a JSON form.
         rows.push_str(&serde_json::to_string(&row).unwrap_or_default());
     }
     let [online, stale, offline, unknown] = counts;

@@ -18,7 +18,7 @@ use crate::metrics::Gauges;
 const STORE_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl ApiRequest<'_> {
-    /// The process is alive.
+    /// Reports that the process is alive.
     pub(super) async fn health(self, _: Incoming) -> ApiResult {
         self.no_query()?;
         let uptime = BootClock.now().since(self.state.started).as_secs();
@@ -29,7 +29,7 @@ impl ApiRequest<'_> {
         }))
     }
 
-    /// The server accepts requests.
+    /// Reports whether the server accepts requests.
     pub(super) async fn ready(self, _: Incoming) -> ApiResult {
         self.no_query()?;
         let answer = match self.state.store.trouble() {
@@ -66,7 +66,7 @@ impl ApiRequest<'_> {
         Ok(json_text(StatusCode::OK, openapi::document()))
     }
 
-    /// The token is valid.
+    /// Reports that the token is valid.
     pub(super) async fn ingest_health(self, _: Incoming) -> ApiResult {
         self.no_query()?;
         let token = self.caller.token();

@@ -19,7 +19,7 @@ use crate::http::ServerState;
 use crate::http::response::{ApiError, ApiResult};
 use crate::notice::{NoticeSink, ServerNotice};
 
-/// Set by a replica that forwards a message, so that it is forwarded once only.
+/// Header set by a replica that forwards a message, so that it is forwarded only once.
 pub(crate) const FORWARDED_HEADER: &str = "tenure-forwarded";
 const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(10);
 const STORE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -27,9 +27,9 @@ const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Timeout for its response: a message may wait 30 seconds for the inbox.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(40);
-/// Maximum size of a response: the answer is sent on the event stream.
+/// Maximum size of a response, which is short: answers are sent on the event stream.
 const MAX_RESPONSE_BYTES: usize = 64 << 10;
-/// Headers of one connection, or set by the client that forwards.
+/// Headers not forwarded: those of one connection, and those that the HTTP client sets.
 const HOP_HEADERS: [&str; 9] = [
     "connection",
     "content-length",

@@ -23,7 +23,7 @@ impl Hosts {
         }
     }
 
-    /// Rejects requests that a page of another site makes a browser send: it may add stored
+    /// Rejects requests that a page of another site makes a browser send, possibly with stored
     /// credentials.
     pub(crate) fn check_origin(&self, headers: &HeaderMap) -> ApiResult<()> {
         let host = host(headers);
@@ -47,7 +47,7 @@ impl Hosts {
         bare(named) == bare(host) || (!self.0.is_empty() && self.allows(named))
     }
 
-    /// A name without a port allows all ports.
+    /// Returns whether a name is allowed. An entry without a port allows all ports.
     fn allows(&self, named: &str) -> bool {
         let named = named.to_ascii_lowercase();
         let bare = without_port(&named);
@@ -111,7 +111,7 @@ mod tests {
         ] {
             assert!(!own(&any, host, origin), "{host} {origin}");
         }
-        // A page of a host that is allowed may ask, through a proxy that asks under another name.
+        // Pages of an allowed host are accepted, even if a proxy changes the `Host` header.
         assert!(own(&some, "10.0.0.1:8420", "https://board.example"));
         assert!(!own(&some, "10.0.0.1:8420", "https://evil.example"));
         assert!(any.check_origin(&of("board.example")).is_ok());

@@ -14,9 +14,9 @@ use serde_json::value::RawValue;
 pub(super) struct ClientMessage {
     /// The message, with empty arguments if it calls a tool.
     pub(super) text: Bytes,
-    /// The arguments as they came; `None` where there are none.
+    /// The arguments, verbatim; `None` if there are none.
     pub(super) arguments: Option<Bytes>,
-    /// Its id as JSON, a text or a number; `null` where there is none.
+    /// Its id as JSON, a string or a number; `null` if there is none.
     pub(super) id: String,
     pub(super) known: bool,
 }
@@ -31,7 +31,7 @@ pub(super) enum Unreadable {
     BadParams(String),
 }
 
-/// The requests that are answered; rmcp takes one with parameters that it cannot read for unknown.
+/// Supported requests. rmcp reports one with unreadable parameters as an unknown method.
 const KNOWN_METHODS: [&str; 4] = ["initialize", "ping", "tools/list", "tools/call"];
 
 #[derive(Deserialize)]
@@ -51,9 +51,9 @@ struct CallParams<'a> {
 }
 
 impl ClientMessage {
-    /// Reads one object of JSON.
+    /// Reads a JSON object.
     pub(super) fn read(bytes: Bytes) -> Result<Self, Unreadable> {
-        // An array would be read as fields in their order.
+        // serde would accept an array of the fields in order.
         let is_object = bytes.trim_ascii_start().first() == Some(&b'{');
         let outer = serde_json::from_slice(&bytes).ok().filter(|_| is_object);
         let is_json = || {
@@ -78,7 +78,7 @@ impl ClientMessage {
             return Ok(Self { text: bytes, arguments: None, id, known });
         };
         let arguments = bytes.slice_ref(found.get().as_bytes());
-        // It is a part of these bytes.
+        // Cannot underflow: `arguments` is a slice of `bytes`.
         let from = arguments.as_ptr() as usize - bytes.as_ptr() as usize;
         let (before, after) = (&bytes[..from], &bytes[from + arguments.len()..]);
         let text = [before, b"{}", after].concat().into();
@@ -125,7 +125,7 @@ mod tests {
         }
     }
 
-    /// It is repeated in answers, and those are one line of a stream.
+    /// Ids are repeated in answers, each of which is one line of a stream.
     #[test]
     fn an_id_is_a_text_or_a_number() {
         for (id, expected) in [

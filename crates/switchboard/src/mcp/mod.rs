@@ -110,9 +110,9 @@ fn take<T>(slot: &Mutex<Option<T>>) -> Option<T> {
 #[derive(Debug)]
 pub(crate) struct McpReply {
     pub(crate) status: StatusCode,
-    /// JSON, or nothing.
+    /// JSON, or empty.
     pub(crate) body: Bytes,
-    /// Whether it has the id of its message.
+    /// Whether it contains the id of its message.
     pub(crate) addressed: bool,
 }
 
@@ -220,7 +220,7 @@ fn request(call: &Arc<ToolCall>, text: Bytes) -> Request<Full<Bytes>> {
         }
     }
     headers.insert(HOST, HeaderValue::from_static("localhost"));
-    // Clients that accept less are answered in JSON, too.
+    // rmcp requires both types; clients that accept fewer are answered in JSON, too.
     headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     request.extensions_mut().insert(Arc::clone(call));

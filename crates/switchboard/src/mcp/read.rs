@@ -86,7 +86,7 @@ pub(super) async fn connector(call: &ToolCall) -> ApiResult<ToolResult> {
     page_result(call, connectors::show(&call.state, &call.caller, &name).await?)
 }
 
-/// Takes the same parameters as the query of the inbox, with the same rules.
+/// Returns a page of the inbox. Takes the parameters of the HTTP query, with the same rules.
 pub(super) async fn inbox(call: &ToolCall) -> ApiResult<ToolResult> {
     let words: Map<String, Value> = arguments(call)?;
     let mut query = String::new();
@@ -148,7 +148,7 @@ struct DutiesArguments {
 }
 
 pub(super) async fn duties(call: &ToolCall) -> ApiResult<ToolResult> {
-    // Duties belong to no endpoint.
+    // Duties belong to no endpoint, so a caller restricted to one may not list them.
     call.caller.permits_overview()?;
     let DutiesArguments { group, limit } = arguments(call)?;
     let limit = checked_limit(limit, DEFAULT_DUTIES, MAX_DUTIES)?;

@@ -20,7 +20,7 @@ pub(super) struct ToolResult {
 
 impl ToolResult {
     pub(super) fn new(text: String, share: Option<MemoryShare>) -> Self {
-        // Between the parts of JSON a new line is a space; within a text it is not there as such.
+        // JSON has raw line breaks only between tokens, where a space means the same.
         let text = if text.contains(['\n', '\r']) { text.replace(['\n', '\r'], " ") } else { text };
         Self { text, share }
     }

@@ -33,8 +33,7 @@ use crate::lock;
 const MAX_QUEUED_EVENTS: usize = 32;
 /// Maximum size of queued answers: the largest page, as text and as structured content.
 const MAX_QUEUED_BYTES: usize = 12 << 20;
-/// Bytes handed to the connection at a time, so that a client that reads a large event slowly is
-/// seen to read it.
+/// Bytes handed to the connection at a time, so that slow reading of a large event is noticed.
 const CHUNK_BYTES: usize = 64 << 10;
 /// Interval of keep-alive comments on a stream.
 const PING_INTERVAL: Duration = Duration::from_secs(15);
@@ -98,8 +97,7 @@ pub(super) enum SendOutcome {
 }
 
 impl SseSession {
-    /// Queues an event; gives it back if the queue is full. `None` when the stream
-    /// is closed.
+    /// Queues an event; gives it back if the queue is full. `None` if the stream is closed.
     fn put(&self, mut event: SseEvent) -> Option<Result<(), SseEvent>> {
         let slot = match self.outlet.try_reserve() {
             Ok(slot) => slot,
@@ -402,7 +400,7 @@ mod tests {
             assert_eq!(sent, most);
             assert!(sessions.find(number, &Principal::Open).is_none());
             drop(session);
-            // What was sent before is still there, and then it is over.
+            // Queued events are still delivered before the stream ends.
             let mut left = most * SseEvent::message(&budget, &text).unwrap().text.len();
             while let Poll::Ready(Some(piece)) = next(&mut stream) {
                 left -= piece.len();
@@ -412,7 +410,7 @@ mod tests {
         }
     }
 
-    /// Far more than fits at a time goes to a client that reads one after the other.
+    /// A client that keeps reading receives far more events than the queue holds.
     #[tokio::test]
     async fn who_reads_gets_everything() {
         let (sessions, phase) = (SseSessions::new(1), watch::Sender::new(ServerPhase::Running));
@@ -436,7 +434,7 @@ mod tests {
             }
         };
         tokio::join!(posting, reading);
-        // One that reads, but too slowly for all that is posted, is told so and stays.
+        // A client that does not keep up gets an error, but keeps its session.
         let hurry = ClientTimeouts { write: Duration::from_millis(20), ..timeouts };
         let sent = async {
             loop {
@@ -451,7 +449,7 @@ mod tests {
         assert!(sessions.find(number, &Principal::Open).is_some());
     }
 
-    /// Each piece of a large event is a sign of life, not only the end of it.
+    /// Each piece of a large event counts as progress, not only the last one.
     #[tokio::test]
     async fn who_takes_a_part_of_an_event_reads() {
         let (sessions, phase) = (SseSessions::new(1), watch::Sender::new(ServerPhase::Running));
@@ -469,7 +467,7 @@ mod tests {
             assert_eq!((piece.len(), read.enable()), (size, true));
             taken.push(piece);
         }
-        // All of it is paid for until the last piece is gone.
+        // All of it stays reserved until the last piece is dropped.
         assert_eq!(session.room.taken(), whole);
         drop(taken);
         assert_eq!((session.room.taken(), budget.taken()), (0, 0));

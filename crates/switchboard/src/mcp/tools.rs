@@ -165,8 +165,7 @@ fn inbox_schema() -> Value {
     )
 }
 
-/// Returns all tools as they are listed. Their result is an open object, so that clients pass it on
-/// unchanged.
+/// Returns the list of tools. Results are open objects, so that clients pass them on unchanged.
 pub(super) fn all() -> Vec<Tool> {
     let schema = |value: Value| match value {
         Value::Object(object) => object,

@@ -21,7 +21,7 @@ async fn an_event_is_stored_once_and_shown() {
     client.send(&request).await;
     let first = client.answer().await.unwrap();
     assert_eq!((first.status, &first.body["duplicate"]), (202, &false.into()));
-    // The same connection goes on.
+    // The same connection serves another request.
     client.send(&request).await;
     let second = client.answer().await.unwrap();
     assert_eq!((second.status, &second.body["duplicate"]), (202, &true.into()));
@@ -39,7 +39,7 @@ async fn an_event_is_stored_once_and_shown() {
     assert!(metrics.head.contains("text/plain; version=0.0.4"));
 }
 
-/// A connection that rests is closed; one that has a stream does not rest.
+/// An idle connection is closed; one with an open stream is not idle.
 #[tokio::test]
 async fn a_stream_outlives_who_rests() {
     let timeouts = ClientTimeouts { idle: Duration::from_millis(200), ..impatient() };
@@ -135,17 +135,17 @@ async fn bodies_have_limits_of_size_time_and_memory() {
              {length}\r\n\r\n"
         )
     };
-    // Announced as too large: nothing is read.
+    // A declared length above the limit: nothing is read.
     let told = server.ask(&head("Content-Length: 1048577")).await;
     assert_eq!((told.status, told.body["limit_bytes"].as_u64()), (413, Some(1 << 20)));
-    // One that never comes.
+    // A body that never arrives.
     let mut stalled = server.connect().await;
     stalled.send(&head("Content-Length: 1048576")).await;
     let told = server.ask(&get("/health")).await;
     assert_eq!(told.status, 200);
     assert_eq!(stalled.answer().await.unwrap().status, 408);
     assert!(stalled.is_closed().await);
-    // One that comes in pieces and never ends.
+    // A chunked body that never ends.
     let mut endless = server.connect().await;
     endless.send(&head("Transfer-Encoding: chunked")).await;
     let chunk = format!("8000\r\n{}\r\n", "x".repeat(0x8000));
@@ -154,15 +154,15 @@ async fn bodies_have_limits_of_size_time_and_memory() {
     }
     let told = endless.answer().await.unwrap();
     assert!(told.status == 413 || told.status == 429, "{told:?}");
-    // What was taken of the budget is given back: a large one fits again.
+    // Reserved memory was released: a large body fits again.
     let large = format!("{{\"x\":\"{}\"}}", "y".repeat(1_000_000));
     assert_eq!(server.ask(&post(INGEST, "", &large)).await.status, 422);
-    // One that does not fit is not read.
+    // A body that exceeds the budget is not read.
     let batch = "/api/switchboard/ingest/batch";
     let told = server.ask(&head("Content-Length: 2097152").replace(INGEST, batch)).await;
     assert_eq!((told.status, told.body["error"].as_str()), (429, Some("overload_rejected")));
     assert!(told.head.contains("retry-after: 1"));
-    // Asked before it is sent, a body is sent only if it is wanted.
+    // With `Expect: 100-continue`, the client sends the body only after it was requested.
     let mut polite = server.connect().await;
     let body = envelope("1");
     let length = format!("Content-Length: {}\r\nExpect: 100-continue", body.len());
@@ -184,7 +184,7 @@ async fn a_head_that_does_not_come_or_is_too_large_ends_the_connection() {
     assert_eq!(large.answer().await.unwrap().status, 431);
 }
 
-/// Who never says anything is given less time than who rests between two requests.
+/// A connection that never sends anything is closed sooner than one idle between two requests.
 #[tokio::test]
 async fn a_connection_that_says_nothing_is_closed() {
     let timeouts = ClientTimeouts { first_byte: Duration::from_millis(100), ..impatient() };
@@ -192,14 +192,14 @@ async fn a_connection_that_says_nothing_is_closed() {
     let mut resting = server.connect().await;
     resting.send(&get("/health")).await;
     assert_eq!(resting.answer().await.unwrap().status, 200);
-    // Well before who rests would be.
+    // Closed long before the idle timeout.
     let mut silent = server.connect().await;
     assert_eq!(timeout(Duration::from_secs(60), silent.is_closed()).await, Ok(true));
     resting.send(&get("/health")).await;
     assert_eq!(resting.answer().await.unwrap().status, 200);
 }
 
-/// One address has its share, is told so beyond it, and leaves the rest to others.
+/// An address that used up its share is rejected with the reason; other addresses can connect.
 #[tokio::test]
 async fn one_address_cannot_take_all_connections() {
     let limits = ServerSettings {
@@ -227,7 +227,7 @@ async fn one_address_cannot_take_all_connections() {
     let mut other = crate::tests::Client(elsewhere.connect(server.handle.address()).await.unwrap());
     other.send(&post(INGEST, "", &envelope("3"))).await;
     assert_eq!(other.answer().await.unwrap().status, 202);
-    // What is closed is given back.
+    // Closed connections free their slots.
     drop(taken);
     let timeouts = async {
         while server.ask(&post(INGEST, "", &envelope("4"))).await.status != 202 {
@@ -257,7 +257,7 @@ async fn a_trusted_proxy_has_no_share() {
     assert!(!server.notices.lock().unwrap().iter().any(crowded));
 }
 
-/// Behind a balancer that does not say so, all may come from one address.
+/// Behind an undeclared load balancer, all connections may come from one address.
 #[test]
 fn most_connections_may_be_of_one_address() {
     let most = |listen: [u8; 4], max_connections, max_connections_per_address, trusted_proxies| {
@@ -303,7 +303,7 @@ async fn who_waits_is_told_of_the_next_message_and_of_the_end() {
     let page = waiting.answer().await.unwrap();
     assert_eq!(page.body["data"][0]["position"], 1);
     waiting.send(&get("/api/switchboard/inbox?wait=30&after=1")).await;
-    // It has begun to wait, or will not any more: either way it is answered.
+    // Whether it already waits or not, the request is answered.
     let _handle = server.stop();
     let page = waiting.answer().await.unwrap();
     let next = page.body["meta"]["next_after"].as_str().unwrap();
@@ -321,7 +321,7 @@ async fn it_finishes_what_was_begun_and_lets_nobody_new_in() {
     let request = post(INGEST, "", &body);
     let (head, rest) = request.split_at(request.len() - 10);
     let mut busy = server.connect().await;
-    // The server has begun to read when it asks for the body.
+    // After `100 Continue` the server is reading the body.
     busy.send(&head.replacen("\r\n", "\r\nExpect: 100-continue\r\n", 1)).await;
     assert_eq!(busy.answer().await.unwrap().status, 100);
     let address = server.handle.address();
@@ -368,7 +368,7 @@ async fn it_says_that_it_leaves_before_it_closes_the_door() {
     while !notices.lock().unwrap().contains(&ServerNotice::Draining) {
         tokio::task::yield_now().await;
     }
-    // The notice comes before the phase: ask until it is seen.
+    // The notice precedes the phase change, so poll for the latter.
     loop {
         client.send(&get("/ready")).await;
         let told = client.answer().await.unwrap();

@@ -10,9 +10,9 @@ use crate::error::StorageResult;
 /// An event that a connector gave up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadLetter {
-    /// Minted by the server, version 7.
+    /// UUID of version 7, created by the server.
     pub id: Uuid,
-    /// SHA-256 of what was posted.
+    /// SHA-256 that identifies the event.
     pub digest: [u8; 32],
     /// Channel of the event.
     pub channel: String,
@@ -32,51 +32,51 @@ pub struct DeadLetter {
     pub envelope: String,
 }
 
-/// A dead letter as it is kept.
+/// A stored dead letter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredLetter {
     /// The letter as it was posted.
     pub letter: DeadLetter,
-    /// In Unix microseconds.
+    /// Time of posting, in Unix microseconds.
     pub posted_at: i64,
-    /// Under which duty.
+    /// Duty of the hold under which it was posted.
     pub duty: Option<String>,
-    /// With which token.
+    /// Id of the token that posted it.
     pub token_id: Option<String>,
     /// `pending`, `replayed` or `discarded`.
     pub state: String,
-    /// In Unix microseconds.
+    /// Time of resolution, in Unix microseconds.
     pub resolved_at: Option<i64>,
-    /// By whom.
+    /// Author of the resolution.
     pub resolved_by: Option<String>,
-    /// Why.
+    /// Reason for the resolution.
     pub resolution: Option<String>,
-    /// The id that the replay got.
+    /// Request id of the replayed event.
     pub request_id: Option<Uuid>,
 }
 
 /// Outcome of posting a dead letter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PostOutcome {
-    /// It is kept under this id.
+    /// Stored under this id.
     Kept {
-        /// Its own, or that of the first one.
+        /// Its own id, or that of the first identical letter.
         id: Uuid,
-        /// Whether the same was posted before.
+        /// Whether an identical letter was posted before.
         duplicate: bool,
     },
-    /// It is not stored.
+    /// Not stored.
     Rejected(SubmissionRejection),
 }
 
-/// Which dead letters to list.
+/// Query for dead letters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LetterQuery {
-    /// Only those that come after this id.
+    /// Only letters after this id.
     pub after: Option<Uuid>,
-    /// At most so many.
+    /// Maximum number of letters.
     pub limit: usize,
-    /// Only in this state.
+    /// Only letters in this state.
     pub state: Option<String>,
     /// Only of this channel.
     pub channel: Option<String>,
@@ -86,25 +86,25 @@ pub struct LetterQuery {
     pub endpoint_identity: Option<String>,
 }
 
-/// The end of a pending dead letter.
+/// Resolution of a pending dead letter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LetterResolution {
-    /// Which one.
+    /// Id of the letter.
     pub id: Uuid,
     /// `replayed` or `discarded`.
     pub state: &'static str,
-    /// By whom and why.
+    /// Author and reason.
     pub decision: Decision,
-    /// The id that the replay got.
+    /// Request id of the replayed event.
     pub request_id: Option<Uuid>,
 }
 
-/// Outcome of ending a dead letter.
+/// Outcome of resolving a dead letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResolveOutcome {
-    /// It ended now.
+    /// Resolved.
     Done,
-    /// It had ended before; nothing was changed.
+    /// It was resolved before; nothing was changed.
     Before,
     /// No dead letter has that id.
     Nothing,
@@ -113,20 +113,20 @@ pub enum ResolveOutcome {
 /// Storage of dead letters.
 #[async_trait]
 pub trait DeadLetters {
-    /// Keeps a dead letter, once. Fence and token as for submissions.
+    /// Stores a dead letter once. Fence and token are checked as for submissions.
     async fn post_letter(
         &self,
         letter: &DeadLetter,
         fence: Option<&IngestFence>,
         token_id: Option<&str>,
     ) -> StorageResult<PostOutcome>;
-    /// Dead letters, oldest first.
+    /// Returns dead letters, oldest first.
     async fn letters(&self, query: &LetterQuery) -> StorageResult<Vec<StoredLetter>>;
-    /// One of them.
+    /// Returns a dead letter.
     async fn letter(&self, id: Uuid) -> StorageResult<Option<StoredLetter>>;
-    /// Ends one that is pending.
+    /// Resolves a pending letter.
     async fn resolve_letter(&self, resolve: &LetterResolution) -> Permitted<ResolveOutcome>;
-    /// Counts the pending ones.
+    /// Counts the pending letters.
     async fn pending_letters(&self) -> StorageResult<u64>;
 }
 

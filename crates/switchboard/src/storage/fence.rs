@@ -10,13 +10,13 @@ use crate::error::StorageResult;
 /// Reason why a fence cannot be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadFence {
-    /// The epoch is more than a day above the Unix microseconds of the store: no store grants it.
+    /// The epoch is more than a day above the Unix microseconds of the store; no store grants it.
     EpochAhead,
-    /// The source has [`MAX_FENCES_PER_SOURCE`] already.
+    /// The source already has [`MAX_FENCES_PER_SOURCE`] fences.
     TooMany,
 }
 
-/// Maximum number of fences of a source. The statements for PostgreSQL say the same.
+/// Maximum number of fences of a source; repeated in the PostgreSQL statements.
 pub const MAX_FENCES_PER_SOURCE: i64 = 10_000;
 
 /// A fence and its source.
@@ -38,8 +38,7 @@ from_row! { KnownFence, |row|
 }
 
 impl KnownFence {
-    /// Its place in the list. Neither duties, as they are printed, nor channels and providers have
-    /// spaces.
+    /// Returns its position in the list. Printed duties, channels and providers have no spaces.
     pub fn cursor(&self) -> String {
         let duty = &self.newest.duty;
         match &self.source {
@@ -51,7 +50,7 @@ impl KnownFence {
     }
 }
 
-/// Duty, channel, provider and endpoint of a [`KnownFence::cursor`].
+/// Parses duty, channel, provider and endpoint from a [`KnownFence::cursor`].
 pub(super) fn parse_fence_cursor(cursor: &str) -> [&str; 4] {
     let mut parts = cursor.splitn(4, ' ');
     std::array::from_fn(|_| parts.next().unwrap_or_default())
@@ -73,15 +72,15 @@ pub struct NewestHold {
 /// Storage of fences.
 #[async_trait]
 pub trait Fences {
-    /// Known fences, sorted by duty, of one source or of all; at most `limit` after the one with
-    /// this [`KnownFence::cursor`], or from the start.
+    /// Returns known fences, sorted by duty, of one source or of all; at most `limit` after the one
+    /// with this [`KnownFence::cursor`], or from the start.
     async fn fences(
         &self,
         of: Option<&SourceScope>,
         after: &str,
         limit: usize,
     ) -> StorageResult<Vec<KnownFence>>;
-    /// Deletes the fences of a duty, at one source or at all, records it in the audit trail, and
+    /// Deletes the fences of a duty, of one source or of all, records it in the audit trail, and
     /// returns them.
     async fn reset_fence(
         &self,

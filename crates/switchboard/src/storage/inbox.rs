@@ -11,14 +11,14 @@ use super::row::from_row;
 use super::{Submission, SubmissionOutcome};
 use crate::error::StorageResult;
 
-/// A new incarnation begins at a full second of Unix time in microseconds, and at least so far
-/// above what is known: no inbox takes a million messages a second, so no reader has seen more.
-/// The statements for PostgreSQL say the same.
+/// A new incarnation begins at a full second of Unix time in microseconds, and at least this far
+/// above the known positions. No inbox takes a million messages a second, so no reader has seen a
+/// higher position. Repeated in the PostgreSQL statements.
 const JUMP: i64 = 1_000_000;
 /// A clock beyond the year 2112 is wrong: positions stay far below 2^53.
 const LATEST: i64 = 1 << 52;
 
-/// The position above which a new incarnation goes on.
+/// Returns the position above which a new incarnation continues.
 pub(super) fn jump(known: i64, now: i64) -> i64 {
     let now = now.clamp(0, LATEST);
     (now - now % JUMP + JUMP).max(known + JUMP)
@@ -27,11 +27,11 @@ pub(super) fn jump(known: i64, now: i64) -> i64 {
 /// A message of the inbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InboxMessage {
-    /// Its place, in the order of commits.
+    /// Position in the inbox, in commit order.
     pub position: i64,
-    /// Its id.
+    /// Request id.
     pub request_id: Uuid,
-    /// By the store's clock, in Unix microseconds.
+    /// Time of receipt by the store's clock, in Unix microseconds.
     pub received_at: i64,
     /// From the envelope.
     pub channel: String,
@@ -53,13 +53,13 @@ pub struct InboxMessage {
     pub envelope: String,
 }
 
-/// A part of the inbox.
+/// A page of the inbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InboxPage {
     /// In the order of positions.
     pub messages: Vec<InboxMessage>,
-    /// Cursor of the next page: everything up to here was read. It names a message, or what is
-    /// left of one, so that the next page can be checked.
+    /// Cursor for the next page: everything up to it was read. It names a message, even one that
+    /// retention deleted, so that the next read can be checked.
     pub next_after: InboxCursor,
     /// Whether this is the last page.
     pub at_end: bool,
@@ -74,23 +74,23 @@ pub enum MessageLookup {
     Message(Box<InboxMessage>),
     /// It was accepted; its body is past its retention.
     Trimmed {
-        /// When its key was seen first, in Unix microseconds.
+        /// Time at which its key was first seen, in Unix microseconds.
         first_seen_at: i64,
     },
-    /// No such id, or so old that its key is gone, too.
+    /// No message has this id, or its key is past its retention, too.
     Nothing,
 }
 
 /// Result of reading the inbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InboxRead {
-    /// A part of the inbox.
+    /// A page.
     Page(InboxPage),
-    /// Nothing: the cursor is not of this inbox.
+    /// The cursor is not from this inbox.
     Diverged(Diverged),
 }
 
-/// The inbox that a cursor does not belong to.
+/// State of an inbox that a cursor does not belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Diverged {
     /// The position of the newest message.
@@ -104,7 +104,7 @@ pub struct Diverged {
 pub(crate) struct CursorPlace {
     /// The position of the newest message.
     pub(crate) last: i64,
-    /// The newest incarnation goes on above this.
+    /// Position above which the newest incarnation continues.
     pub(crate) floor: i64,
     /// Retention may have deleted messages up to this position.
     pub(crate) trimmed: i64,
@@ -113,11 +113,11 @@ pub(crate) struct CursorPlace {
 }
 
 impl CursorPlace {
-    /// Whether a reader that came so far has read this inbox and no other.
+    /// Checks that a cursor comes from this inbox.
     ///
-    /// A message that retention has deleted cannot be compared; below `trimmed` the reader learns
-    /// anyway that it missed something. A bare position above `last` and up to `floor` is of a
-    /// message that was lost: everything new is above it.
+    /// A message that retention has deleted cannot be compared, but `trimmed` tells the reader of
+    /// the gap. A bare position above `last` and up to `floor` belongs to a lost message and is
+    /// valid, because everything new is above it.
     pub(crate) fn check(self, cursor: InboxCursor) -> Result<(), Diverged> {
         let Self { last, floor, trimmed, at } = self;
         let agrees = |tag: Tag| at.map_or(cursor.position <= trimmed, |id| Tag::of(id) == tag);
@@ -130,19 +130,19 @@ impl CursorPlace {
 /// Storage of messages.
 #[async_trait]
 pub trait Inbox: Sync {
-    /// Stores what is new, in one transaction; an answer for each submission.
+    /// Stores new events in one transaction and returns an outcome for each submission.
     async fn commit(&self, group: &[Submission]) -> StorageResult<Vec<SubmissionOutcome>>;
 
-    /// A page of the inbox. It looks at a bounded number of rows: it may be empty before the end.
+    /// Returns a page. It reads a bounded number of rows, so a page before the end may be empty.
     async fn inbox(&self, query: &InboxQuery) -> StorageResult<InboxRead>;
-    /// One message.
+    /// Looks up a message.
     async fn message(&self, request_id: Uuid) -> StorageResult<MessageLookup>;
-    /// The newest position; cheap, for those who wait for more.
+    /// Returns the newest position; cheap enough for polling.
     async fn last_position(&self) -> StorageResult<i64>;
-    /// Takes the inbox over after a restore and notes it: the position above which it goes on.
+    /// Takes the inbox over after a restore, records it, and returns the floor of new positions.
     async fn adopt(&self, by: &str) -> StorageResult<i64>;
-    /// About the position that [`Inbox::adopt`] would say now: by the clock of this host, and
-    /// without what earlier adoptions left free.
+    /// Estimates the result of [`Inbox::adopt`] from the clock of this host, ignoring the gaps that
+    /// earlier adoptions left.
     async fn foresee_adopt(&self) -> StorageResult<i64> {
         let now = i64::try_from(process::unix_micros()).unwrap_or(i64::MAX);
         Ok(jump(self.last_position().await?, now))

@@ -62,21 +62,21 @@ const fn migration(number: i64, name: &'static str, sql: &'static str) -> Migrat
     Migration { number, name, sql }
 }
 
-/// One request: its events belong together only in that its fence and its token are judged once.
+/// Events of one request. Their fence and token are checked once.
 #[derive(Clone, Debug)]
 pub struct Submission {
-    /// May be empty: then it announces an epoch.
+    /// Events; without any, the submission only announces an epoch.
     pub items: Vec<SubmittedEvent>,
     /// The hold under which it was sent.
     pub fence: Option<IngestFence>,
-    /// The token it was sent with; `None` where the switchboard is open.
+    /// Id of its token; `None` if the switchboard is open.
     pub token_id: Option<String>,
 }
 
 /// An event and the id that it gets if it is new.
 #[derive(Clone, Debug)]
 pub struct SubmittedEvent {
-    /// Version 7.
+    /// UUID of version 7.
     pub request_id: Uuid,
     /// Content of the envelope.
     pub event: IngestEvent,
@@ -105,8 +105,8 @@ pub enum SubmissionOutcome {
 /// Reason why nothing of a submission, or a dead letter, was stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SubmissionRejection {
-    /// A newer hold was seen, or the same epoch by another instance. `None` where that hold was
-    /// seen outside the token's source, which the token must not learn of.
+    /// A newer hold was seen, or the same epoch with another instance. `None` if that hold was seen
+    /// outside the token's source and must not be revealed.
     Fenced(Option<NewestHold>),
     /// Its fence cannot be stored.
     BadFence(BadFence),
@@ -117,11 +117,11 @@ pub enum SubmissionRejection {
 /// Outcome of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventOutcome {
-    /// Its own, or that of the first one under the same key.
+    /// Its own id, or that of the first event with the same key.
     pub request_id: Uuid,
     /// Whether the key was seen before.
     pub duplicate: bool,
-    /// Whether it was seen with another payload.
+    /// Whether the key was seen with another payload.
     pub reused: bool,
 }
 
@@ -155,7 +155,7 @@ pub type Permitted<T> = StorageResult<Result<T, TokenEnd>>;
 pub struct InboxRetention {
     /// Messages of the inbox, and dead letters that ended.
     pub bodies: i64,
-    /// Dedupe keys, since they were seen last. Not less than bodies.
+    /// Dedupe keys, since they were last seen. At least `bodies`.
     pub keys: i64,
 }
 
@@ -177,9 +177,9 @@ pub struct PruneReport {
 /// Time that a replica has measured since its last [`Storage::tick`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockMeasurement {
-    /// From its answer.
+    /// `turn` of its answer.
     pub turn: i64,
-    /// From its answer.
+    /// `wall` of its answer.
     pub wall: i64,
     /// Time since that answer, in microseconds of a monotonic clock.
     pub elapsed: i64,
@@ -188,7 +188,7 @@ pub struct ClockMeasurement {
 /// A reading of the clock of retention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockReading {
-    /// Number of times that it was moved.
+    /// Number of times that the clock was moved.
     pub turn: i64,
     /// The store's own clock, in Unix microseconds.
     pub wall: i64,
@@ -201,33 +201,33 @@ from_row! { ClockReading, |row| turn, wall, reached }
 /// The storage of a switchboard: SQLite or PostgreSQL.
 ///
 /// # Contract
-/// 1. [`Inbox::commit`] is one transaction for all submissions: when it answers, everything it
-///    says was stored is durable; when it fails with `Refused`, nothing was stored.
-/// 2. A key is stored once. Whoever comes second, in the same group, another one, or on another
-///    replica, gets the first one's id, and the payload is compared with the first one's.
+/// 1. [`Inbox::commit`] is one transaction for all submissions: when it returns, everything that it
+///    reports as stored is durable; when it fails with `Refused`, nothing was stored.
+/// 2. A key is stored once. A later event with that key, in the same group, in another one or on
+///    another replica, gets the id of the first one, and the two payloads are compared.
 /// 3. A submission whose fence is older than the newest seen of its duty, or has the same epoch and
-///    another instance, is `Fenced` and stores nothing (R11). Of one group the newest counts
-///    first. A fence that passes is remembered, also without items. It is the fence of the token's
-///    source alone; one without a token holds for every source.
-/// 4. Whatever comes with a token that has ended changes nothing; the fence of a submission is not
-///    remembered. Once [`Tokens::revoke_token`] has answered, nothing more is changed with it.
-/// 5. Positions are given in the order of commits; within a submission in the order of its items.
-///    Each is one more than the one before, unless a new incarnation has begun. Nothing ever
-///    becomes visible before something that was there.
-/// 6. Expiry and windows are by the store's clock; what is stored has its time, or that of the
-///    clock of retention if that is later.
-/// 7. One commit comes after another, over all replicas, and locks are taken in one order (keys in
-///    that of their digests, where there are locks on rows): no deadlock.
-/// 8. Retention deletes by a clock of its own, which is stored: it follows the store's clock, never
-///    goes back, and moves at most twice as far as replicas have measured since it was moved, over
-///    all replicas ([`Storage::tick`]). A replica that does not know the last turn learns it, and
-///    moves nothing.
-/// 9. When two readings of the store's clock agree with the time between them, beats that were
-///    stored with a later time count as heard then: a clock that was ahead keeps nobody alive.
-/// 10. A cursor with another tag than that of the message at its position, or beyond the end, is
-///     `Diverged`: it was given by an inbox that has since lost messages. [`Inbox::adopt`], and
-///     on PostgreSQL a commit that finds another timeline or system than the one before, start a
-///     new incarnation: positions go on above every position that a reader can have seen.
+///    another instance, is `Fenced` and stores nothing (R11). Within a group the newest fence is
+///    applied first. A fence that passes is stored, even without items. It applies to the source of
+///    its token; a fence without a token applies to every source.
+/// 4. A request with a token that has ended changes nothing, and its fence is not stored. After
+///    [`Tokens::revoke_token`] has returned, the token changes nothing more.
+/// 5. Positions are assigned in commit order, within a submission in the order of its items. Each
+///    is one more than the previous one, unless a new incarnation has begun. No message becomes
+///    visible below one that is already visible.
+/// 6. Expiry and windows follow the store's clock; stored times are by that clock, or by the clock
+///    of retention if that is later.
+/// 7. Commits are serialized over all replicas, and locks are taken in one order (row locks on keys
+///    in the order of their digests), so there are no deadlocks.
+/// 8. Retention uses a stored clock of its own: it follows the store's clock, never goes back, and
+///    moves at most twice as far as a replica has measured since the last move by any replica
+///    ([`Storage::tick`]). A replica that does not know the last turn only learns it.
+/// 9. When two readings of the store's clock agree with the time measured between them, heartbeats
+///    stored with a time after both count as received at the second: a clock that was ahead keeps
+///    no connector online.
+/// 10. A cursor beyond the end, or whose tag differs from that of the message at its position, is
+///     `Diverged`: it comes from an inbox that has since lost messages. [`Inbox::adopt`], and on
+///     PostgreSQL a commit that finds another timeline or system than the previous one, start a new
+///     incarnation: positions continue above every position that a reader can have seen.
 #[async_trait]
 pub trait Storage:
     Inbox + Fences + DeadLetters + Tokens + Registry + Replicas + ChannelList
@@ -238,8 +238,8 @@ pub trait Storage:
         since: Option<ClockMeasurement>,
         when: TimeSource,
     ) -> StorageResult<ClockReading>;
-    /// Deletes what is past its retention, a bounded number of rows at a time.
+    /// Deletes data past its retention, a bounded number of rows at a time.
     async fn prune(&self, keep: InboxRetention) -> StorageResult<PruneReport>;
-    /// Whether the store answers and takes writes.
+    /// Checks that the store answers and accepts writes.
     async fn ping(&self) -> StorageResult<()>;
 }

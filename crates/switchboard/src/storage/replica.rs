@@ -16,6 +16,6 @@ pub trait Replicas: Debug + Send + Sync + 'static {
     async fn announce(&self, replica_id: Uuid, address: &str) -> StorageResult<()>;
     /// Returns the address of a replica that was seen lately.
     async fn replica(&self, replica_id: Uuid) -> StorageResult<Option<String>>;
-    /// Removes a replica that ends.
+    /// Removes a replica that shuts down.
     async fn withdraw(&self, replica_id: Uuid) -> StorageResult<()>;
 }

@@ -17,9 +17,9 @@ pub(super) trait DatabaseRow {
     fn flag(&self, column: usize) -> Result<Option<bool>, Self::Error>;
     fn uuid(&self, column: usize) -> Result<Option<Uuid>, Self::Error>;
     fn digest(&self, column: usize) -> Result<Option<[u8; 32]>, Self::Error>;
-    /// The error for a value that is outside its limits.
+    /// Returns the error for a value that is outside its limits.
     fn invalid(&self, column: usize, error: StoreError) -> Self::Error;
-    /// The error for a NULL in a column that has none.
+    /// Returns the error for a NULL in a column that has none.
     fn unexpected_null(&self, column: usize) -> Self::Error;
 }
 
@@ -69,7 +69,7 @@ pub(super) struct RowReader<'a, R> {
 }
 
 impl<'a, R: DatabaseRow> RowReader<'a, R> {
-    /// All columns from a number on.
+    /// Returns a reader of the columns from `first` on.
     pub(super) fn from(row: &'a R, first: usize) -> Self {
         Self { row, next: first, more: Map::new(), columns: FieldColumns::default() }
     }
@@ -79,7 +79,7 @@ impl<'a, R: DatabaseRow> RowReader<'a, R> {
         T::from_row(self)
     }
 
-    /// The error for an invalid value in the column that was read last.
+    /// Returns the error for an invalid value in the column that was read last.
     pub(super) fn invalid(&self, error: StoreError) -> R::Error {
         self.row.invalid(self.next - 1, error)
     }
@@ -143,7 +143,7 @@ macro_rules! from_row {
 }
 pub(super) use from_row;
 
-/// A value to be stored in a column. Those of columns that end with `_at` are Unix microseconds.
+/// A value to be stored; Unix microseconds in columns whose name ends with `_at`.
 #[derive(Debug)]
 pub(super) enum StoredField<'a> {
     Text(Option<&'a str>),

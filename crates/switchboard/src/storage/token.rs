@@ -17,25 +17,25 @@ pub struct Token {
     pub environment: String,
     /// Its roles.
     pub roles: Vec<String>,
-    /// For which source it may submit; each part equals that of the envelope.
+    /// Source that it may submit for; each part equals that of the envelope.
     pub scope: Option<SourceScope>,
-    /// In Unix microseconds.
+    /// Time of creation, in Unix microseconds.
     pub created_at: i64,
-    /// By whom.
+    /// Operator who created it.
     pub created_by: String,
-    /// In Unix microseconds.
+    /// Time of expiry, in Unix microseconds.
     pub expires_at: i64,
-    /// In Unix microseconds.
+    /// Time of revocation, in Unix microseconds.
     pub revoked_at: Option<i64>,
-    /// By whom.
+    /// Operator who revoked it.
     pub revoked_by: Option<String>,
-    /// Why.
+    /// Reason for the revocation.
     pub revoked_reason: Option<String>,
-    /// For people.
+    /// Description for operators.
     pub description: String,
-    /// The token that it takes over from.
+    /// Id of the token that it replaces.
     pub replaces_token_id: Option<String>,
-    /// To the minute, in Unix microseconds.
+    /// Time of the last use, to the minute, in Unix microseconds.
     pub last_used_at: Option<i64>,
 }
 
@@ -68,52 +68,52 @@ pub struct NewToken {
     pub lifetime: i64,
     /// The operator who creates it.
     pub by: String,
-    /// For people.
+    /// Description for operators.
     pub description: String,
-    /// The token that it takes over from; both are good meanwhile.
+    /// Id of the token that it replaces; both are valid until that one is revoked or expires.
     pub replaces: Option<String>,
 }
 
 /// An entry of the audit trail of tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenAudit {
-    /// Which token.
+    /// Id of the token.
     pub token_id: String,
-    /// `create`, `rotate`, `revoke`, `fence_reset` (then the id is the duty).
+    /// `create`, `rotate`, `revoke`, or `fence_reset` with the duty as id.
     pub action_type: String,
-    /// By whom.
+    /// Author of the change.
     pub operator_identity: String,
-    /// Why.
+    /// Reason.
     pub reason: String,
-    /// In Unix microseconds.
+    /// Time of the change, in Unix microseconds.
     pub performed_at: i64,
-    /// JSON text.
+    /// JSON object.
     pub metadata: String,
 }
 
 /// Usage of a token on a day.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TokenUsage {
-    /// Which token.
+    /// Id of the token.
     pub token_id: String,
-    /// `2026-02-15`, UTC.
+    /// Day (UTC), as in `2026-02-15`.
     pub day: String,
-    /// Requests that were let in.
+    /// Admitted requests.
     pub requests: i64,
-    /// Events that were new.
+    /// New events.
     pub accepted: i64,
-    /// Events that were not.
+    /// Duplicate events.
     pub duplicates: i64,
-    /// Events and requests that were refused.
+    /// Rejected events and requests.
     pub refused: i64,
 }
 
 /// An attempt to use the API.
 #[derive(Clone, Debug)]
 pub struct Attempt {
-    /// SHA-256 of what was shown; `None` when nothing was, or nothing that could be a token.
+    /// SHA-256 of the presented token; `None` if there was none or it was malformed.
     pub hash: Option<[u8; 32]>,
-    /// Address without port, or the first half of one (IPv6).
+    /// Address without port; for IPv6 the /64 network.
     pub address: String,
     /// Maximum number of failures of an address within a window.
     pub limit: i64,
@@ -124,15 +124,15 @@ pub struct Attempt {
 /// Outcome of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// With this token.
+    /// Admitted with this token.
     Token(Box<Token>),
-    /// The token is known and does not count any more. Not a failure: nobody guesses those.
+    /// The token is known but no longer valid. Not a failure, because it was not guessed.
     Ended(TokenEnd),
     /// No such token; the failure was counted.
     Unknown,
     /// Too many failures from this address.
     Limited {
-        /// Until the window ends, in microseconds.
+        /// Time until the window ends, in microseconds.
         retry_after: i64,
     },
 }
@@ -142,13 +142,13 @@ pub enum Admission {
 pub trait Tokens {
     /// Judges an attempt in one atomic statement and counts it if it failed.
     async fn admit(&self, attempt: &Attempt) -> StorageResult<Admission>;
-    /// Whether a token was ever created, even if all have ended.
+    /// Returns whether a token was ever created, even if all have ended.
     async fn has_tokens(&self) -> StorageResult<bool>;
     /// Creates a token. Returns `false` if the token that it replaces does not exist.
     async fn create_token(&self, token: &NewToken) -> StorageResult<bool>;
-    /// All tokens, oldest first.
+    /// Returns all tokens, oldest first.
     async fn tokens(&self) -> StorageResult<Vec<Token>>;
-    /// Ends a token at once. Returns `None` if there is none of that id, `false` if it had ended.
+    /// Ends a token at once. Returns `None` if no token has this id, `false` if it had ended.
     async fn revoke_token(
         &self,
         token_id: &str,
@@ -157,13 +157,13 @@ pub trait Tokens {
     ) -> StorageResult<Option<bool>>;
     /// Adds to the usage of tokens and records the time of their use.
     async fn add_usage(&self, usage: &[TokenUsage]) -> StorageResult<()>;
-    /// Usage of a token, or of all, since a day.
+    /// Returns the usage of a token, or of all, since a day.
     async fn usage(
         &self,
         token_id: Option<&str>,
         since_day: &str,
     ) -> StorageResult<Vec<TokenUsage>>;
-    /// The audit trail, newest first, of a token or of all.
+    /// Returns the audit trail of a token or of all, newest first.
     async fn audit(&self, token_id: Option<&str>, limit: usize) -> StorageResult<Vec<TokenAudit>>;
 }
 
@@ -184,7 +184,7 @@ from_row! { TokenAudit, |row|
 }
 from_row! { TokenUsage, |row| token_id, day, requests, accepted, duplicates, refused }
 
-/// Splits names that are stored with commas.
+/// Splits names that are stored separated by commas.
 pub(super) fn split(names: &str) -> Vec<String> {
     names.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }

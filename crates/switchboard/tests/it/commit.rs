@@ -1,4 +1,4 @@
-//! Groups, over a real file.
+//! Group commit on a real file.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use tenure_switchboard::storage;
 
 use crate::storage::kit;
 
-/// What is in the queue when it closes is stored before the closing is over; who comes later is
-/// told so, and who finds the queue full, too.
+/// `close` returns after every queued submission is stored; later submissions are rejected, and so
+/// are those that find the queue full.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_waits_at_the_end_is_stored() {
     let folder = TempDir::new().unwrap();

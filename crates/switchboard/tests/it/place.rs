@@ -1,4 +1,4 @@
-//! Where a case keeps what it stores: a SQLite file or a PostgreSQL schema of its own.
+//! Storage of a test case: a SQLite file or a PostgreSQL schema of its own.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,10 +9,10 @@ use tempfile::TempDir;
 use tenure_store::{IfAbsent, StoreUrl};
 use tenure_switchboard::storage::{self, Storage};
 
-/// Counts the schemas of this run.
+/// Number of schemas created in this run.
 static SCHEMAS: AtomicU64 = AtomicU64::new(0);
 
-/// Schemas that nobody uses any more: making one takes longer than most cases.
+/// Unused schemas, kept because creating one takes longer than most cases.
 static FREE: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 const EMPTY: &str = "DELETE FROM message_inbox; DELETE FROM ingest_dedupe;
@@ -26,16 +26,16 @@ const EMPTY: &str = "DELETE FROM message_inbox; DELETE FROM ingest_dedupe;
     DELETE FROM connector_stats_window; DELETE FROM inbox_outcome;
     DELETE FROM switchboard_replica;
     DELETE FROM ingest_channel WHERE channel NOT IN ('telegram', 'slack', 'email', 'api', 'mcp')";
-/// Days of the history that an earlier case made, all but those that every storage makes.
+/// Drop of the history's partitions from earlier cases, except those that every storage creates.
 const OTHER_DAYS: &str = "DO $$ DECLARE name text; BEGIN
     FOR name IN SELECT c.relname FROM pg_inherits JOIN pg_class c ON c.oid = inhrelid
         WHERE inhparent = 'connector_heartbeat_log'::regclass AND c.relname ~ '_p[0-9]{8}$'
             AND to_date(right(c.relname, 8), 'YYYYMMDD')
                 NOT BETWEEN current_date - 1 AND current_date + 4
     LOOP EXECUTE format('DROP TABLE %I', name); END LOOP; END $$";
-/// The clock of retention is where the server's is.
+/// Reset of the clock of retention to the server's.
 const RIGHT_CLOCK: &str = "UPDATE switchboard_clock SET reached = clock_timestamp(), turn = 0";
-/// Nothing was counted yet.
+/// Reset of the counting progress.
 const UNCOUNTED: [&str; 2] = [
     "UPDATE connector_stats_progress SET epoch = 0, since_24h = 0, since_7d = 0, since_30d = 0,
         beats_since = 0,
@@ -75,7 +75,7 @@ impl Place {
         Some(Self::new(At::Sqlite(TempDir::new().unwrap())).await)
     }
 
-    /// `None` on a laptop without a server; a failure in CI.
+    /// Returns `None` on a laptop without a server; fails in CI.
     pub async fn postgres() -> Option<Self> {
         let url = testkit::service(testkit::TEST_POSTGRES)?;
         let free = FREE.lock().unwrap().pop();
@@ -100,19 +100,19 @@ impl Place {
         Self { at, storage }
     }
 
-    /// Another handle, as another process has it.
+    /// Opens another handle, as another process would.
     pub async fn open(&self) -> Arc<dyn Storage> {
         storage::open(&self.at.url(), IfAbsent::Refuse).await.unwrap()
     }
 
-    /// Forgets everything.
+    /// Deletes all data.
     pub async fn empty(&self) {
         self.execute(EMPTY).await;
         self.execute(UNCOUNTED[usize::from(matches!(self.at, At::Postgres { .. }))]).await;
     }
 
-    /// Runs a statement behind the storage's back and says how many rows it changed, or the number
-    /// that it selects.
+    /// Runs a statement that bypasses the storage; returns the number of changed rows, or the
+    /// selected number.
     pub async fn execute(&self, sql: &str) -> i64 {
         match &self.at {
             At::Sqlite(folder) => {
@@ -123,7 +123,7 @@ impl Place {
         }
     }
 
-    /// URL and schema, where it is a schema.
+    /// Returns URL and schema of a PostgreSQL place.
     pub fn schema(&self) -> (&str, &str) {
         match &self.at {
             At::Sqlite(_) => panic!("a file has no schema"),
@@ -131,7 +131,7 @@ impl Place {
         }
     }
 
-    /// The next beat has a number that is larger by so much.
+    /// Increases the number of the next heartbeat.
     pub async fn skip_numbers(&self, by: i64) {
         self.execute(&match &self.at {
             At::Sqlite(_) => format!("UPDATE sqlite_sequence SET seq = seq + {by}"),
@@ -166,7 +166,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // What a failed case began may still go on there.
+        // After a failure, the schema may still be in use.
         if let (At::Postgres { schema, .. }, false) = (&self.at, std::thread::panicking()) {
             FREE.lock().unwrap().push(schema.clone());
         }

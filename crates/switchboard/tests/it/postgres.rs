@@ -1,4 +1,4 @@
-//! What only several connections to PostgreSQL, or its rights and poolers, can get wrong.
+//! Tests for PostgreSQL only: concurrent connections, rights and poolers.
 
 mod failover;
 mod meanwhile;
@@ -27,10 +27,10 @@ use crate::storage::kit::{
 };
 use crate::storage::told::{DAY, MIDNIGHT};
 
-/// Longer than anything here takes.
+/// Timeout longer than any step of these tests.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Handles as several replicas have them.
+/// Opens handles, as several replicas would.
 async fn replicas(place: &Place, count: usize) -> Vec<Arc<dyn Storage>> {
     let mut replicas = Vec::new();
     for _ in 0..count {
@@ -46,7 +46,7 @@ async fn opposite_orders_never_lock_each_other_out() {
     for (number, storage) in replicas(&place, 2).await.into_iter().enumerate() {
         committing.spawn(async move {
             for round in 0..40 {
-                // Half of them are new, half were there: both are locked.
+                // Half of the keys are new, half exist: both are locked.
                 let mut names: Vec<u32> = (round * 10..round * 10 + 20).collect();
                 if number == 1 {
                     names.reverse();
@@ -80,7 +80,7 @@ async fn who_follows_misses_nothing_and_each_key_has_one_id() {
     let committing = tokio::spawn(committing.join_all());
     let (mut followed, mut after) = (Vec::new(), InboxCursor::default());
     loop {
-        // Asked first: what was committed by then is to be seen.
+        // Read first: the page must show everything committed by then.
         let is_over = committing.is_finished();
         let query = InboxQuery { after, limit: 7, ..InboxQuery::default() };
         let page = read_page(&place.storage, &query).await;
@@ -122,7 +122,7 @@ async fn a_row_that_is_refused_for_itself_is_told_apart() {
 async fn names_longer_than_an_index_takes() {
     let Some(place) = Place::postgres().await else { return };
     let mut long = event("a");
-    // Nothing that compresses.
+    // Incompressible text.
     long.endpoint_identity =
         (0..5_000).map(|n: u32| format!("{:08x}", n.wrapping_mul(2_654_435_761))).collect();
     let endpoint_identity = Some(long.endpoint_identity.clone());
@@ -165,7 +165,7 @@ async fn client(url: &str) -> Client {
     client
 }
 
-/// A session of its own, in the place's schema.
+/// Opens a session in the place's schema.
 async fn session(place: &Place) -> Client {
     let (url, schema) = place.schema();
     let client = client(url).await;
@@ -173,7 +173,7 @@ async fn session(place: &Place) -> Client {
     client
 }
 
-/// Functions are checked where a migration makes them.
+/// Functions are checked when a migration creates them.
 #[tokio::test]
 async fn every_statement_fits_the_tables() {
     let Some(place) = Place::postgres().await else { return };
@@ -189,7 +189,7 @@ async fn every_statement_fits_the_tables() {
             let file = file.unwrap().path();
             let sql = std::fs::read_to_string(&file).unwrap();
             let sql = sql.replace("tenure.", &format!("{schema}."));
-            // The types of parameters are looked at last: then every name was found.
+            // Parameter types are checked last, after every name was resolved.
             let error = client.prepare(&sql).await.err();
             let code = error.as_ref().and_then(tokio_postgres::Error::code);
             let fits = error.is_none() || code == Some(&SqlState::AMBIGUOUS_PARAMETER);
@@ -213,7 +213,7 @@ async fn until_waiting(client: &Client, needle: &str) {
     tokio::time::timeout(Duration::from_secs(60), look).await.expect("nobody waits");
 }
 
-/// One private server for everything that changes a server.
+/// One private server for all tests that change a server.
 #[tokio::test(flavor = "multi_thread")]
 async fn poolers_rights_and_encodings() {
     let server = PostgresServer::start(PostgresOptions::default()).unwrap();
@@ -225,7 +225,7 @@ async fn poolers_rights_and_encodings() {
     let error = open(server.url().replace("/postgres", "/bytes")).await.unwrap_err();
     assert!(error.code() == Code::BadUrl && error.to_string().contains("UTF8"), "{error}");
 
-    // The script can be run as often as one likes, and its lines about rights are enough.
+    // The script is idempotent, and its GRANT statements suffice.
     let script = postgres::script("tenure").unwrap();
     for _ in 0..2 {
         server.sql(&script).unwrap();
@@ -248,22 +248,22 @@ async fn poolers_rights_and_encodings() {
     uses_everything(&pooled, "pooled").await;
     registry::uses_everything(&pooled, MIDNIGHT + 100 * DAY).await;
 
-    // Somebody holds the row that all commits take: nobody waits for it for ever.
+    // While a session holds the row that every commit locks, commits time out.
     let client = client(&server.url()).await;
     let lock = "BEGIN; SELECT FROM tenure.inbox_position FOR UPDATE";
     client.batch_execute(lock).await.unwrap();
     let waiting = commit_one_error(&pooled);
     let error = tokio::time::timeout(Duration::from_secs(60), waiting).await.unwrap();
     assert!(error.code() == Code::Busy && !error.is_unknown(), "{error}");
-    // Reading goes on meanwhile.
+    // Reads still work.
     assert!(pooled.last_position().await.unwrap() > 0);
     client.batch_execute("COMMIT").await.unwrap();
     commit_one(&pooled, sent([event("stuck")])).await;
     some_are_not_told_the_timeline(&server, &plain, &pooled).await;
 }
 
-/// A role that was told the timeline is no longer: its commits go on and start no incarnation, and
-/// those of a role that is still told notice another server, once.
+/// A role that may no longer read the timeline still commits and starts no incarnation. Commits of
+/// a role that may read it detect another server, once.
 async fn some_are_not_told_the_timeline(
     server: &PostgresServer,
     untold: &Arc<dyn Storage>,
@@ -291,7 +291,7 @@ async fn commit_one_error(storage: &Arc<dyn Storage>) -> tenure_switchboard::Swi
     storage.commit(&[sent([event("stuck")])]).await.unwrap_err()
 }
 
-/// Every statement once, to see that rights and poolers let it pass.
+/// Runs every statement once, to check that rights and poolers permit it.
 async fn uses_everything(storage: &Arc<dyn Storage>, name: &str) {
     let token = format!("tok_{name}");
     make_token(storage, &token).await;

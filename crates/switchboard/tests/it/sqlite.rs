@@ -1,4 +1,4 @@
-//! What only a SQLite file can do.
+//! Tests for SQLite only.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use tenure_switchboard::storage;
 
 use crate::storage::{kit, told};
 
-/// A beat that was heard and not counted before the third migration.
+/// A heartbeat that was stored but not counted before the third migration.
 const HEARD: &str = "INSERT INTO connector_heartbeat_log VALUES (NULL, 'telegram_bot', 'bot',
     x'00000000000000000000000000000001', 'healthy', NULL, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
     1771113000000000, 1771113000000000);";
@@ -19,7 +19,7 @@ fn url(path: &Path) -> StoreUrl {
     StoreUrl::parse(&format!("sqlite:{}", path.display())).unwrap()
 }
 
-/// A store and a switchboard share a file, whoever is there first.
+/// A store and a switchboard share a file, whichever was created first.
 #[tokio::test]
 async fn a_file_may_be_that_of_a_store() {
     for store_first in [true, false] {
@@ -50,7 +50,7 @@ async fn a_file_that_is_not_there_or_not_ours() {
     let absent = storage::open(&url(&path), IfAbsent::Refuse).await.unwrap_err();
     assert_eq!(absent.code(), Code::Absent);
     assert!(!path.exists());
-    // A store alone is no switchboard.
+    // A file with only a store is not a switchboard.
     url(&path).open(IfAbsent::Create, 1).await.unwrap();
     let absent = storage::open(&url(&path), IfAbsent::Refuse).await.unwrap_err();
     assert_eq!(absent.code(), Code::Absent);
@@ -74,7 +74,7 @@ async fn the_script_makes_the_tables() {
     kit::commit_one(&storage, kit::named(&["a"])).await;
 }
 
-/// Somebody writes for as long as they like: reading goes on, with what was there before.
+/// During a long write transaction, reads continue and see the previous state.
 #[tokio::test]
 async fn readers_do_not_wait_for_a_writer() {
     let folder = TempDir::new().unwrap();
@@ -98,7 +98,7 @@ async fn readers_do_not_wait_for_a_writer() {
     assert_eq!(kit::inbox(&storage).await.len(), 2);
 }
 
-/// A thread moves the log into the file while it grows.
+/// A thread checkpoints the log while it grows.
 #[tokio::test]
 async fn the_log_does_not_grow_for_ever() {
     let folder = TempDir::new().unwrap();
@@ -106,7 +106,7 @@ async fn the_log_does_not_grow_for_ever() {
     let storage = storage::open(&url(&path), IfAbsent::Create).await.unwrap();
     let made = std::fs::metadata(&path).unwrap().len();
     let mut number = 0;
-    // Until it was moved, which no commit does by itself before the log has 64 MiB.
+    // Until a checkpoint, which no commit does by itself before the log has 64 MiB.
     while std::fs::metadata(&path).unwrap().len() <= made {
         assert!(number < 20_000, "nobody moved the log");
         let names: Vec<String> = (number..number + 200).map(|it| it.to_string()).collect();
@@ -115,7 +115,7 @@ async fn the_log_does_not_grow_for_ever() {
     }
 }
 
-/// A file as it was before a migration.
+/// Creates a file as it was before a migration.
 fn before(migration: &str, path: &Path) -> Connection {
     let script = storage::sqlite::script();
     let before = script.split(migration).next().unwrap();
@@ -124,7 +124,7 @@ fn before(migration: &str, path: &Path) -> Connection {
     old
 }
 
-/// A fence from before sources still keeps a stale holder out.
+/// A fence stored before fences had sources still rejects a stale holder.
 #[tokio::test]
 async fn an_update_keeps_every_fence() {
     let folder = TempDir::new().unwrap();
@@ -138,7 +138,7 @@ async fn an_update_keeps_every_fence() {
     kit::is_fenced(&kit::commit_one(&storage, stale).await, 7, "new");
 }
 
-/// Numbers of beats that were given and counted are not given again.
+/// Ids of counted heartbeats are not assigned again.
 #[tokio::test]
 async fn an_update_leaves_no_beat_uncounted() {
     let folder = TempDir::new().unwrap();

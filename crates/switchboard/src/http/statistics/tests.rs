@@ -83,15 +83,15 @@ fn coverage_is_of_what_could_have_come() {
         told["summary"]["heartbeat_coverage_pct"].clone()
     };
     let covered = |first_seen_at, interval, beats| judged(USUAL, first_seen_at, interval, beats);
-    // Known for ten minutes: five beats of two minutes each were due, or twenty of half a one.
+    // Known for ten minutes: five heartbeats at two minutes were due, or twenty at half a minute.
     let known = NOW - 600 * SECOND;
     assert_eq!(covered(known, None, 4), json!(80.0));
     assert_eq!(covered(known, Some(30 * SECOND), 4), json!(20.0));
-    // Several instances send more than one would.
+    // Several instances send more heartbeats than one.
     assert_eq!(covered(known, None, 40), json!(100.0));
     assert_eq!(covered(NOW - 60 * SECOND, None, 1), Value::Null);
-    // It beats every ten minutes, which is more than the protocol allows: so two were due, unless
-    // an operator says that it may.
+    // An interval of ten minutes exceeds the protocol's maximum, so two heartbeats were due, unless
+    // the policy allows such intervals.
     assert_eq!(covered(known, Some(600 * SECOND), 1), json!(50.0));
     assert_eq!(judged(Policy::Observed, known, Some(600 * SECOND), 1), json!(100.0));
     // A clock that was set back.

@@ -31,7 +31,7 @@ impl PostgresStorage {
         let rounds = rounds(group);
         let last_round = rounds.iter().max().copied().unwrap_or(-1);
         let events: Vec<&SubmittedEvent> = group.iter().flat_map(|sent| &sent.items).collect();
-        // The server counts from 1; a group has far fewer gates than an i32 can say.
+        // SQL arrays count from 1; a group has far fewer gates than an i32 can hold.
         let gate_of = |(sent, gate): (&Submission, &usize)| {
             vec![i32::try_from(gate + 1).unwrap_or(i32::MAX); sent.items.len()]
         };
@@ -55,12 +55,12 @@ impl PostgresStorage {
             threads, tiers, keys, envelopes
         };
         let rows = self.commits.query(&self.statements.commit, &parameters).await?;
-        // From here on it has happened, whatever is wrong with the answer.
+        // The statement has committed by now, even if its answer is invalid.
         settle(group, &gates, &rows).map_err(SwitchboardError::or_happened)
     }
 }
 
-/// The different pairs of a token and a fence, each judged once.
+/// The distinct pairs of a token and a fence, each checked once.
 #[derive(Default)]
 pub(super) struct GateColumns<'a> {
     pub(super) tokens: Vec<Option<&'a str>>,
@@ -97,7 +97,7 @@ fn column_of<'a, T>(events: &[&'a SubmittedEvent], of: impl Fn(&'a IngestEvent) 
     events.iter().map(|it| of(&it.event)).collect()
 }
 
-/// An event whose previous hour is the key of one before it waits until that one is settled.
+/// Returns the round of each event: it follows an earlier event whose key is its previous hour's.
 fn rounds(group: &[Submission]) -> Vec<i32> {
     let keys = || group.iter().flat_map(|it| &it.items).map(|item| &item.event.dedupe);
     if keys().all(|key| key.previous_hour.is_none()) {
@@ -115,7 +115,7 @@ fn rounds(group: &[Submission]) -> Vec<i32> {
         .collect()
 }
 
-/// Reads a gate that stays closed from a row of `item, verdict, epoch, instance, updated_at`.
+/// Reads why a gate is closed from a row of `item, verdict, epoch, instance, updated_at`.
 pub(super) fn closed(
     row: &Row,
     verdict: &str,
@@ -181,7 +181,7 @@ fn settle(
             submission.items.iter().enumerate().map(outcome).collect(),
         ));
     }
-    // What is not mentioned is new: that has to add up.
+    // Events without a row are new; their number must match.
     if stored != Some(fresh) {
         return Err(odd(&format!("{stored:?} stored, not {fresh}")));
     }

@@ -60,7 +60,7 @@ impl Inbox for PostgresStorage {
     }
 }
 
-/// The bounds stand in every row; a page without messages is one row with nothing else.
+/// Reads a page. Every row contains the bounds; an empty page is one row without a message.
 fn page(query: &InboxQuery, rows: &[Row]) -> StorageResult<InboxRead> {
     let row = rows.last().ok_or_else(missing)?;
     let (last, trimmed, floor) = (column(row, 0)?, column(row, 1)?, column(row, 16)?);
@@ -72,8 +72,7 @@ fn page(query: &InboxQuery, rows: &[Row]) -> StorageResult<InboxRead> {
     let more: Option<bool> = column(row, 3)?;
     let messages: Vec<InboxMessage> =
         rows.iter().filter_map(|row| message(row).transpose()).collect::<Result<_, _>>()?;
-    // A page that is full was cut at its last message; another one looked at everything up to the
-    // bound.
+    // A full page ends at its last message; any other page covers everything up to the bound.
     let is_cut = more.unwrap_or(false) || messages.len() >= query.limit;
     let cut = messages.last().filter(|_| is_cut);
     let next_after = cut.map_or(upto, |it| InboxCursor::new(it.position, Some(it.request_id)));

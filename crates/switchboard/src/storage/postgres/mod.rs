@@ -1,4 +1,4 @@
-//! The switchboard on PostgreSQL: several replicas as one.
+//! Switchboard storage on PostgreSQL, for several replicas.
 //!
 //! Each change is one statement that commits by itself, so that a paused client blocks nobody.
 //! Each commit locks the row of `inbox_position` first: positions become visible in order, and
@@ -36,7 +36,7 @@ use registry::connector_locks;
 use row::{column, first, from_row, missing};
 use token::refusal;
 
-/// A statement by the name of its file below `sql/`.
+/// Text of a statement, by the name of its file below `sql/`.
 macro_rules! sql {
     ($file:literal) => {
         include_str!(concat!(
@@ -58,13 +58,13 @@ tenure_store::statements! {
     }
 }
 
-/// Commits take turns in the server: one works, one waits, one is replaced.
+/// The server serializes commits: one runs, one waits, and one connection may be reconnecting.
 const COMMIT_CONNECTIONS: usize = 3;
-/// Heartbeats may wait for their history: nothing else waits behind them.
+/// Separate connections, because heartbeats may block on their history.
 const BEAT_CONNECTIONS: usize = 4;
 /// Connections for everything else.
 const DATA_CONNECTIONS: usize = 8;
-/// Functions belong to the newest migration: a new one takes them over.
+/// Functions belong to the newest migration: a new migration takes them over.
 const HISTORY: MigrationHistory = MigrationHistory {
     table: "switchboard_migration",
     migrations: &[
@@ -124,13 +124,13 @@ const RIGHTS: &str = "-- For each role that runs the switchboard:\n\
     -- GRANT SELECT, INSERT, UPDATE ON tenure.connector_tokens, tenure.token_usage TO role;\n\
     -- GRANT SELECT, INSERT ON tenure.token_audit_log TO role;\n";
 
-/// The tables and functions as a script, for an administrator.
+/// Returns the script that creates tables and functions, for an administrator.
 pub fn script(schema: &str) -> StorageResult<String> {
     check_name(schema)?;
     Ok(write_script(schema, &HISTORY, RIGHTS))
 }
 
-/// A switchboard's tables in a PostgreSQL schema.
+/// Switchboard storage in a PostgreSQL schema.
 pub struct PostgresStorage {
     commits: PostgresPool,
     beats: PostgresPool,
@@ -148,7 +148,7 @@ impl fmt::Debug for PostgresStorage {
     }
 }
 
-/// Connects, looks at the server, and brings the tables up to date.
+/// Connects, inspects the server, and updates the tables.
 pub async fn open(url: &str, schema: &str, if_absent: IfAbsent) -> StorageResult<PostgresStorage> {
     check_name(schema)?;
     let mut server = server_from_url(url).await?;
@@ -156,8 +156,8 @@ pub async fn open(url: &str, schema: &str, if_absent: IfAbsent) -> StorageResult
     if named {
         prefer_index_plans(&mut server);
     }
-    // The first connection takes any server, to say what is wrong with it; the others take a
-    // primary only, also after a failover.
+    // The first connection accepts any server, to report what is wrong with it; the others accept
+    // only a primary, also after a failover.
     let mut client = PostgresPool::new(&server, 1, false)?.client().await?;
     let rows = with_timeout(client.query_typed(sql!("server/inspect"), &[])).await?;
     let row = rows.first().ok_or_else(missing)?;
@@ -181,10 +181,9 @@ pub async fn open(url: &str, schema: &str, if_absent: IfAbsent) -> StorageResult
         statements: FrequentStatements::new(schema),
         connector_locks: connector_locks(),
     };
-    // Without a day of its own a beat is kept, too; and it is tried again every minute.
+    // Heartbeats are stored even without a partition; retention tries again every minute.
     let _ = postgres.make_days(TimeSource::Now).await;
-    // A server that does not tell its timeline is taken as it is. Of one that is known to tell it,
-    // each commit asks again.
+    // A server that hides its timeline is accepted. If it is known, each commit checks it again.
     let _ = postgres.query(sql!("inbox/recognise"), &[]).await;
     Ok(postgres)
 }
@@ -208,7 +207,7 @@ impl PostgresStorage {
         first(&self.query(sql, parameters).await?)
     }
 
-    /// Reads the only row of a change, whose first column says why its token has ended.
+    /// Reads the only row of a change. Its first column is why the token has ended, or NULL.
     async fn permitted<T: FromRow>(&self, sql: &str, parameters: &[Parameter<'_>]) -> Permitted<T> {
         let rows = self.query(sql, parameters).await?;
         let row = rows.first().ok_or_else(missing)?;

@@ -9,7 +9,7 @@ use super::Parameter;
 use super::row::from_micros;
 use crate::storage::TimeSource;
 
-/// The type of a value, alone and in an array.
+/// PostgreSQL type of a value, alone and in an array.
 pub(super) trait SqlType {
     const TYPE: Type;
     const ARRAY: Type;
@@ -62,7 +62,7 @@ macro_rules! parameters {
 }
 pub(super) use parameters;
 
-/// Returns a time that is given; the server takes its own clock where there is none.
+/// Returns the given time; `None` makes the server use its own clock.
 pub(super) fn arrival_time(when: TimeSource) -> Option<SystemTime> {
     match when {
         TimeSource::Now => None,

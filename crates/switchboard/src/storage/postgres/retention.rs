@@ -14,11 +14,11 @@ use crate::storage::{
     PruneReport, Storage, TimeSource,
 };
 
-/// A statement deletes at most this many rows of a table; the files say the same.
+/// Maximum number of rows of a table that a statement deletes; repeated in the files.
 const MAX_PRUNED_ROWS: u64 = 1_000;
-/// At most this many days of the history are dropped at a time; the function says the same.
+/// Maximum number of days of the history dropped at a time; repeated in the function.
 const MAX_DROPPED_DAYS: u64 = 10;
-/// A thousand years in microseconds: times of the server go back further than that.
+/// A thousand years in microseconds; the server's times reach back further.
 const MAX_RETENTION: i64 = 1_000 * 365 * 24 * 3_600 * 1_000_000;
 
 #[async_trait]
@@ -56,7 +56,7 @@ impl Storage for PostgresStorage {
 }
 
 impl PostgresStorage {
-    /// Makes partitions for the heartbeats of today and the days to come.
+    /// Creates partitions for the heartbeats of today and the days to come.
     pub(super) async fn make_days(&self, when: TimeSource) -> StorageResult<()> {
         let at = arrival_time(when);
         self.query(sql!("history/make_days"), &parameters! { at }).await.map(drop)
@@ -83,7 +83,7 @@ impl PostgresStorage {
         Ok(HistoryPruneReport { more: report.more || days >= MAX_DROPPED_DAYS, ..report })
     }
 
-    /// Deletes rows older than `keep` and returns how many. The deletions before have happened.
+    /// Deletes rows older than `keep`. Errors are `Unknown`: earlier deletions have happened.
     async fn delete_older(&self, sql: &str, keep: i64, when: TimeSource) -> StorageResult<u64> {
         let (keep, at) = (keep.min(MAX_RETENTION), arrival_time(when));
         let deleted = self.delete_rows(sql, &parameters! { keep, at }).await;

@@ -13,7 +13,7 @@ use crate::storage::registry::row::{ColumnName, StoredRow};
 use crate::storage::row::{DatabaseRow, FromRow, RowReader, StoredField};
 use crate::view;
 
-/// A column by position, or an error instead of the driver's panic.
+/// Reads a column by position; returns an error where the driver would panic.
 pub(super) fn column<'a, T: FromSql<'a>>(row: &'a Row, index: usize) -> StorageResult<T> {
     row.try_get(index).map_err(|error| {
         SwitchboardError::refused(Code::Damaged, error.to_string()).caused_by(error)
@@ -101,24 +101,24 @@ pub(super) fn first<T: FromRow>(rows: &[Row]) -> StorageResult<T> {
     from_row(rows.first().ok_or_else(missing)?, 0)
 }
 
-/// For a statement that always answers, when it did not.
+/// Returns the error for a statement that returned no row although it always must.
 pub(super) fn missing() -> SwitchboardError {
     SwitchboardError::unknown(Code::Damaged, "no answer row")
 }
 
-/// A number of rows.
+/// Converts a number of rows.
 pub(super) fn count(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }
 
-/// A position that counts from 1, as an index.
+/// Reads a position that counts from 1, as an index.
 pub(super) fn index(row: &Row) -> StorageResult<usize> {
     let item: i64 = column(row, 0)?;
     let odd = |_| SwitchboardError::refused(Code::Damaged, format!("item {item}"));
     usize::try_from(item - 1).map_err(odd)
 }
 
-/// Unix microseconds as the driver wants times.
+/// Converts Unix microseconds to the driver's type.
 pub(super) fn from_micros(micros: i64) -> SystemTime {
     let distance = Duration::from_micros(micros.unsigned_abs());
     let at = if micros < 0 {
@@ -126,11 +126,11 @@ pub(super) fn from_micros(micros: i64) -> SystemTime {
     } else {
         SystemTime::UNIX_EPOCH.checked_add(distance)
     };
-    // Seconds have 64 bits: all microseconds that fit into as many are within.
+    // Cannot fail: seconds have 64 bits, so any number of microseconds in 64 bits fits.
     at.unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
-/// And back.
+/// Converts a time of the driver to Unix microseconds.
 pub(super) fn to_micros(at: SystemTime) -> i64 {
     let micros = |distance: Duration| i64::try_from(distance.as_micros()).unwrap_or(i64::MAX);
     match at.duration_since(SystemTime::UNIX_EPOCH) {

@@ -12,7 +12,7 @@ use crate::storage::{
     Admission, Attempt, NewToken, Token, TokenAudit, TokenEnd, TokenUsage, Tokens,
 };
 
-/// Why a token has ended, as routines say it.
+/// Parses the reason why a token has ended, as SQL functions name it.
 pub(super) fn ended(verdict: &str) -> Option<TokenEnd> {
     match verdict {
         "gone" => Some(TokenEnd::Gone),
@@ -26,7 +26,7 @@ fn odd(verdict: &str) -> SwitchboardError {
     SwitchboardError::unknown(Code::Damaged, format!("a token is {verdict:?}"))
 }
 
-/// Why a token has ended, if a column says that it has.
+/// Reads the reason why a token has ended from a column, if there is one.
 pub(super) fn refusal(row: &Row, index: usize) -> StorageResult<Option<TokenEnd>> {
     let verdict: Option<&str> = column(row, index)?;
     verdict.map(|verdict| ended(verdict).ok_or_else(|| odd(verdict))).transpose()

@@ -1,7 +1,7 @@
 //! Heartbeat rule: the changes that a heartbeat makes to the rows of its connector.
 //!
-//! Both databases use it. It reads no clock and no database: they hand in the rows, and store what
-//! it returns if the rows are still the same.
+//! Used by both databases. It reads no clock and no database: the caller passes the rows, and
+//! stores the result if the rows are still the same.
 //!
 //! Why: docs/decisions/0034-connector-rows-sum-instances.md
 //! Why: docs/decisions/0035-heartbeats-store-their-deltas.md
@@ -15,9 +15,9 @@ use super::{
 };
 
 const SECOND: i64 = 1_000_000;
-/// A time of sending counts as at most this long after the arrival.
+/// Maximum distance of a send time after the arrival; later ones are capped.
 const MAX_SENT_AHEAD: i64 = 300 * SECOND;
-/// The first interval between two heartbeats counts as at most this long.
+/// Maximum of the first interval between two heartbeats; longer ones are capped.
 const MAX_FIRST_INTERVAL: i64 = 3_600 * SECOND;
 
 /// The rows of a connector before a heartbeat.
@@ -30,7 +30,7 @@ pub(in crate::storage) struct ConnectorRows {
     pub(in crate::storage) representative: Option<InstanceRow>,
 }
 
-/// The row of an instance: what is shown of it, and what only the next heartbeat needs.
+/// Row of an instance: the public fields, and those that only the next heartbeat needs.
 #[derive(Clone, Debug)]
 pub(in crate::storage) struct InstanceRow {
     pub(in crate::storage) instance: ConnectorInstance,
@@ -49,11 +49,11 @@ pub(in crate::storage) struct HeartbeatChanges<'a> {
     pub(super) instance: InstanceRow,
     /// `None` if the row of the connector stays as it is.
     pub(super) connector: Option<Connector>,
-    /// Deltas for the history: the growth of the counters and what was owed.
+    /// Deltas for the history: the growth of the counters and the owed deltas.
     pub(super) deltas: Counters,
 }
 
-/// Returns the changes that a heartbeat makes. It arrived `at`, by a clock that shows `wall`.
+/// Returns the changes of a heartbeat that arrived at `at`, while the wall clock shows `wall`.
 pub(in crate::storage) fn apply_heartbeat<'a>(
     before: &ConnectorRows,
     beat: &'a ReceivedHeartbeat,
@@ -80,7 +80,7 @@ pub(in crate::storage) fn apply_heartbeat<'a>(
     let growth = Growth::new(known.map(|known| &known.instance.counters), heartbeat, at);
     let interval = known.and_then(|known| {
         let before = known.instance.interval;
-        // A time that the clock has not reached tells nothing about the interval.
+        // An arrival time ahead of the wall clock says nothing about the interval.
         let gap = at - known.instance.last_heartbeat_at;
         if at > wall { before } else { next_interval(before, gap) }
     });
@@ -105,11 +105,11 @@ pub(in crate::storage) fn apply_heartbeat<'a>(
     HeartbeatChanges { heartbeat, taken, instance, connector: Some(connector), deltas }
 }
 
-/// Whether the instance's newest heartbeat is newer than this one.
+/// Returns whether the instance's newest heartbeat is newer than this one.
 fn is_late(known: &InstanceRow, heartbeat: &Heartbeat, sent_at: i64) -> bool {
     let InstanceRow { instance, last_sent_at, .. } = known;
-    // If both clocks were far ahead, compare the times of sending as they were; the drift has the
-    // first one.
+    // If both send times were capped, compare the original ones; that of the known heartbeat
+    // follows from its drift.
     let is_older = || {
         heartbeat.sent_at_micros > sent_at
             && instance.last_heartbeat_at - instance.drift >= heartbeat.sent_at_micros
@@ -120,9 +120,9 @@ fn is_late(known: &InstanceRow, heartbeat: &Heartbeat, sent_at: i64) -> bool {
 /// Growth of the counters since the instance's newest heartbeat.
 struct Growth {
     deltas: Counters,
-    /// A counter went down: it began again.
+    /// A counter went down and starts again.
     reset: bool,
-    /// A counter grew by the size of a Unix time, which does not count.
+    /// A counter grew by the size of a Unix time, which is ignored.
     jumped: bool,
 }
 
@@ -140,7 +140,7 @@ fn sum(a: Counters, b: Counters) -> Counters {
     a.zip(b).map(|(a, b)| a.saturating_add(b).min(MAX_SUM))
 }
 
-/// Two heartbeats within a second are one that was sent again: they do not change the interval.
+/// Returns the next interval. A heartbeat within a second of the last was resent and is ignored.
 fn next_interval(before: Option<i64>, gap: i64) -> Option<i64> {
     match before {
         _ if gap < SECOND => before,
@@ -189,13 +189,13 @@ fn next_instance(
     }
 }
 
-/// The checkpoint of a heartbeat. One without a cursor is none.
+/// Returns the checkpoint of a heartbeat; `None` without a cursor.
 fn checkpoint(heartbeat: &Heartbeat) -> Option<(Option<String>, Option<i64>)> {
     let checkpoint = heartbeat.checkpoint.as_ref().filter(|it| it.cursor.is_some())?;
     Some((checkpoint.cursor.clone(), checkpoint.updated_at_micros))
 }
 
-/// Whether the instance that represents the connector is replaced by another one.
+/// Returns whether another instance replaces the one that represents the connector.
 fn gives_way(
     current: &ConnectorInstance,
     other: &ConnectorInstance,

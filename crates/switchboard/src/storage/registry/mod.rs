@@ -29,8 +29,8 @@ pub const MAX_SILENCE: i64 = 900 * 1_000_000;
 /// Maximum of every sum: the largest integer that every JSON reader represents exactly.
 pub const MAX_SUM: i64 = (1 << 53) - 1;
 
-/// Whether a counter grew by one or a few Unix times until `at` (Unix microseconds). Some clients
-/// add the creation times of their counters to the counts.
+/// Returns whether a counter grew by one or a few Unix times until `at` (Unix microseconds). Some
+/// clients add the creation times of their counters to the counts.
 pub fn is_time(grown: i64, at: i64) -> bool {
     const MIN_UNIX_TIME: i64 = 1_000_000_000;
     const YEAR: i64 = 366 * 24 * 3_600;
@@ -58,9 +58,9 @@ pub enum TimeSource {
 pub struct ReceivedHeartbeat {
     /// The heartbeat.
     pub heartbeat: Heartbeat,
-    /// `None` where the switchboard is open.
+    /// Id of its token; `None` if the switchboard is open.
     pub token_id: Option<String>,
-    /// An interval counts as at most this, in microseconds.
+    /// Maximum interval that counts, in microseconds.
     pub longest_interval: i64,
 }
 
@@ -78,7 +78,7 @@ pub enum HeartbeatOutcome {
 /// Changes made by a heartbeat.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AcceptedHeartbeat {
-    /// By the store's clock, in Unix microseconds.
+    /// Time of receipt by the store's clock, in Unix microseconds.
     pub received_at: i64,
     /// The connector was unknown.
     pub registered: bool,
@@ -96,14 +96,14 @@ pub struct AcceptedHeartbeat {
     pub drift: i64,
     /// Drift of the instance's previous heartbeat.
     pub drift_before: Option<i64>,
-    /// Why the history could not be written. The next heartbeat adds these deltas.
+    /// Reason why the history could not be written. The next heartbeat adds these deltas.
     pub unwritten: Option<String>,
 }
 
 /// A connector.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Connector {
-    /// As in `telegram_bot`.
+    /// Type, such as `telegram_bot`.
     pub connector_type: String,
     /// The endpoint that it receives for.
     pub endpoint_identity: String,
@@ -115,11 +115,11 @@ pub struct Connector {
     pub state: String,
     /// Error message.
     pub error_message: Option<String>,
-    /// In seconds.
+    /// Uptime in seconds.
     pub uptime_s: Option<i64>,
     /// Newest heartbeat of any instance, by the store's clock, in Unix microseconds.
     pub last_heartbeat_at: Option<i64>,
-    /// In Unix microseconds.
+    /// Time when first seen, in Unix microseconds.
     pub first_seen_at: i64,
     /// `self` or `operator`.
     pub registered_via: String,
@@ -127,7 +127,7 @@ pub struct Connector {
     pub counters: Counters,
     /// Newest checkpoint reported.
     pub checkpoint_cursor: Option<String>,
-    /// In Unix microseconds.
+    /// Time of that checkpoint, in Unix microseconds.
     pub checkpoint_updated_at: Option<i64>,
     /// Time of archiving, in Unix microseconds.
     pub archived_at: Option<i64>,
@@ -152,7 +152,7 @@ pub struct ConnectorInstance {
     pub state: String,
     /// Error message.
     pub error_message: Option<String>,
-    /// In seconds.
+    /// Uptime in seconds.
     pub uptime_s: i64,
     /// Estimated start, in Unix microseconds.
     pub started_at: i64,
@@ -160,15 +160,15 @@ pub struct ConnectorInstance {
     pub first_seen_at: i64,
     /// Last heartbeat, in Unix microseconds.
     pub last_heartbeat_at: i64,
-    /// Time of the last heartbeat, if that said that it stops.
+    /// Time of the last heartbeat, if that announced a stop.
     pub stopped_at: Option<i64>,
     /// Counters since it started.
     pub counters: Counters,
     /// Newest checkpoint reported.
     pub checkpoint_cursor: Option<String>,
-    /// In Unix microseconds.
+    /// Time of that checkpoint, in Unix microseconds.
     pub checkpoint_updated_at: Option<i64>,
-    /// JSON text.
+    /// Capabilities as JSON text.
     pub capabilities: Option<String>,
     /// Observed interval between its heartbeats, in microseconds.
     pub interval: Option<i64>,
@@ -222,23 +222,23 @@ pub struct ConnectorPage {
 pub struct HistoryEntry {
     /// Number in the history.
     pub id: i64,
-    /// The process.
+    /// Instance that sent it.
     pub instance_id: Uuid,
     /// `healthy`, `degraded` or `error`.
     pub state: String,
     /// Error message.
     pub error_message: Option<String>,
-    /// In seconds.
+    /// Uptime in seconds.
     pub uptime_s: i64,
-    /// As it was sent.
+    /// Counters as sent.
     pub counters: Counters,
-    /// Growth since the instance's heartbeat before.
+    /// Growth since the instance's previous heartbeat.
     pub deltas: Counters,
-    /// Whether a newer one had arrived before.
+    /// Whether a newer heartbeat had arrived before.
     pub late: bool,
-    /// By the store's clock, in Unix microseconds.
+    /// Time of receipt by the store's clock, in Unix microseconds.
     pub received_at: i64,
-    /// In Unix microseconds.
+    /// Time of sending, in Unix microseconds.
     pub sent_at: i64,
 }
 
@@ -256,34 +256,33 @@ pub struct HistoryQuery {
 /// Storage of connectors.
 ///
 /// # Contract
-/// 1. [`Registry::beat`] is one transaction: when it answers, the registry is durable. Beats of one
-///    connector come one after another.
-/// 2. A beat is *late* if the instance's newest has an uptime and a time of sending that are both
-///    not smaller. For that a time of sending counts as at most five minutes after its arrival:
-///    a clock that was once far ahead does not silence its instance. Two that are both further
-///    ahead are compared as they are: a clock that is always ahead makes no beat newer than those
-///    sent after it. A late beat goes into the history with empty deltas, is counted in `beats` and
-///    `late` of its instance, and nowhere else.
-/// 3. The delta of a beat is what its counters grew by since the instance's newest; a counter
-///    without one, or that is smaller than before, begins at 0 (a reset); growth by the size of a
-///    Unix time is none ([`is_time`]). The connector's counters
-///    are the sum of the deltas of all instances, and so are those of the history: what could
-///    not be written there is owed, and written with the instance's next beat.
-/// 4. One instance stands for the connector. Another one takes its place when it started later
-///    (arrival minus uptime; of an instance the earliest that was seen since its uptime last went
-///    down), or when the one that stands was silent ([`MAX_SILENCE`]) or has said that it stops
-///    ([`STOPPING`]). State, message, version, uptime and checkpoint are of the instance that
-///    stands; a beat without a cursor leaves the checkpoint before, one without capabilities those
-///    of its instance.
-/// 5. `last_heartbeat_at`, `interval` and `drift` of a connector are those of the newest beat of
-///    any instance that was not late. The interval of an instance is the first gap between two of
-///    its beats, at most an hour; then (4 x before + min(gap, 2 x before)) / 5. A gap of less than
-///    a second is none.
-/// 6. Beats and acknowledged outcomes are counted in the order in which they were stored, whatever
-///    the clock says: each once, in the hour and day (UTC) of its arrival, by whichever replica; a
-///    step is one transaction with its progress, and a step under an epoch older than the newest
-///    seen does nothing (R11). A clock that has stepped moves the periods with it, and back.
-/// 7. The history is kept until it is counted, whatever its retention.
+/// 1. [`Registry::beat`] is one transaction: when it returns, the change is durable. Heartbeats of
+///    one connector are serialized.
+/// 2. A heartbeat is *late* if the instance's newest has an uptime and a send time that are both
+///    not smaller. For this, a send time counts as at most five minutes after its arrival: a clock
+///    that was once far ahead does not silence its instance. Two that are both further ahead are
+///    compared as sent: a clock that is always ahead makes no heartbeat newer than those sent after
+///    it. A late heartbeat enters the history with empty deltas, is counted in `beats` and `late`
+///    of its instance, and changes nothing else.
+/// 3. The delta of a heartbeat is the growth of its counters since the instance's newest. A counter
+///    without an earlier value, or below it (a reset), starts at 0; growth by the size of a Unix
+///    time is ignored ([`is_time`]). The connector's counters are the sum of the deltas of all
+///    instances, and so are those of the history: deltas that could not be written there are owed,
+///    and written with the instance's next heartbeat.
+/// 4. One instance represents the connector. Another one replaces it when it started later (arrival
+///    minus uptime; of an instance the earliest seen since its uptime last went down), or when the
+///    representative was silent ([`MAX_SILENCE`]) or announced a stop ([`STOPPING`]). State,
+///    message, version, uptime and checkpoint are those of the representative; a heartbeat without
+///    a cursor keeps the previous checkpoint, one without capabilities those of its instance.
+/// 5. `last_heartbeat_at`, `interval` and `drift` of a connector are those of the newest heartbeat
+///    of any instance that was not late. The interval of an instance is the first gap between two
+///    of its heartbeats, at most an hour; then (4 x before + min(gap, 2 x before)) / 5. A gap of
+///    less than a second is ignored.
+/// 6. Heartbeats and acknowledged outcomes are counted in the order in which they were stored,
+///    whatever the clock shows: each once, in the hour and day (UTC) of its arrival, by any
+///    replica. A step is one transaction with its progress; under an epoch older than the newest
+///    seen it does nothing (R11). A step of the clock moves the periods with it, and back.
+/// 7. Heartbeats of the history are kept until they are counted, whatever their retention.
 #[async_trait]
 pub trait Registry: Debug + Send + Sync + 'static {
     /// Stores a heartbeat.
@@ -294,13 +293,13 @@ pub trait Registry: Debug + Send + Sync + 'static {
     ) -> StorageResult<HeartbeatOutcome>;
     /// Registers a connector before its first heartbeat. Returns `false` if it is known.
     async fn register(&self, name: &ConnectorKey, by: &str) -> StorageResult<bool>;
-    /// A page of connectors.
+    /// Returns a page of connectors.
     async fn connectors(&self, query: &ConnectorQuery) -> StorageResult<ConnectorPage>;
     /// Reads a connector.
     async fn connector(&self, name: &ConnectorKey) -> StorageResult<Option<ConnectorDetail>>;
-    /// The types of the connectors of an endpoint, by their bytes.
+    /// Returns the types of the connectors of an endpoint, in byte order.
     async fn connector_types(&self, endpoint_identity: &str) -> StorageResult<Vec<String>>;
-    /// The history of a connector, newest first.
+    /// Returns the history of a connector, newest first.
     async fn heartbeats(
         &self,
         name: &ConnectorKey,
@@ -318,21 +317,21 @@ pub trait Registry: Debug + Send + Sync + 'static {
     /// but are no longer counted for it.
     async fn delete(&self, name: &ConnectorKey, decision: &Decision) -> Permitted<bool>;
 
-    /// Counts the hours, days and periods of a connector again, from the first day on that the
-    /// history has whole, and records who did it. Returns that day in Unix microseconds; `None` if
-    /// the connector does not exist.
+    /// Recounts the hours, days and periods of a connector from the first day that is complete in
+    /// the history, and records who did it. Returns that day in Unix microseconds; `None` if the
+    /// connector does not exist.
     async fn recount(&self, name: &ConnectorKey, decision: &Decision) -> Permitted<Option<i64>>;
 
-    /// Records the targets of a message. An acknowledged target stays so; a failed one may
-    /// acknowledge later.
+    /// Records the outcomes of a message by target. An acknowledgement is final; a failed target
+    /// may acknowledge later.
     async fn report(
         &self,
         outcomes: &MessageOutcomes,
         when: TimeSource,
     ) -> Permitted<OutcomeReceipt>;
-    /// Targets of a message, and whether each has acknowledged it.
+    /// Returns the targets of a message, and whether each has acknowledged it.
     async fn targets(&self, request_id: Uuid) -> StorageResult<Vec<(String, bool)>>;
-    /// Targets that have acknowledged a message, and those that have failed.
+    /// Returns the targets that have acknowledged a message, and those that have failed.
     async fn outcomes(&self, request_id: Uuid) -> StorageResult<(Vec<String>, Vec<String>)> {
         let targets = self.targets(request_id).await?;
         let of = |acked: bool| targets.iter().filter(move |it| it.1 == acked);
@@ -342,14 +341,14 @@ pub trait Registry: Debug + Send + Sync + 'static {
 
     /// Counts a bounded number of stored heartbeats and outcomes, in periods that end now.
     async fn roll_up(&self, epoch: Epoch, when: TimeSource) -> StorageResult<RollUpReport>;
-    /// Counts of a connector since a time, oldest first, without empty steps.
+    /// Returns the counts of a connector since a time, oldest first, without empty steps.
     async fn series(
         &self,
         name: &ConnectorKey,
         since: i64,
         step: SeriesStep,
     ) -> StorageResult<Vec<SeriesBucket>>;
-    /// Counts of every connector that is not archived, in a period that ends now.
+    /// Returns the counts of every connector that is not archived, in a period that ends now.
     async fn sums(&self, period: Period) -> StorageResult<(i64, Vec<ConnectorSum>)>;
     /// Counts the messages that each target has acknowledged since a day (`2026-02-15`).
     async fn fanout(&self, since_day: &str) -> StorageResult<Vec<FanoutCount>>;
@@ -365,14 +364,14 @@ pub trait Registry: Debug + Send + Sync + 'static {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ConnectorKey {
-    /// As in `telegram_bot`.
+    /// Type, such as `telegram_bot`.
     pub connector_type: String,
     /// The endpoint that it receives for.
     pub endpoint_identity: String,
 }
 
 impl ConnectorKey {
-    /// Type and identity in one line, as the audit trail has them.
+    /// Returns type and identity in one line, as in the audit trail.
     pub fn path(&self) -> String {
         let part = |text| percent_encoding::utf8_percent_encode(text, SEPARATORS);
         format!("{}/{}", part(&self.connector_type), part(&self.endpoint_identity))

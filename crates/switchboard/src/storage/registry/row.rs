@@ -95,7 +95,7 @@ pub(in crate::storage) struct ColumnName {
 }
 
 impl ColumnName {
-    /// Whether the column has a time.
+    /// Returns whether the column contains a time.
     pub(in crate::storage) fn is_timestamp(self) -> bool {
         self.field.ends_with("_at")
     }
@@ -111,7 +111,7 @@ impl fmt::Display for ColumnName {
 #[derive(Debug, Default)]
 pub(in crate::storage) struct StoredRow<'a> {
     columns: Vec<(ColumnName, StoredField<'a>)>,
-    /// Begins with the members that were read: this version may not know all of them.
+    /// Initially the members that were read; this version may not know all of them.
     more: Map<String, Value>,
     with_columns: FieldColumns,
 }
@@ -170,12 +170,12 @@ impl<'a> StoredRow<'a> {
 }
 
 impl HeartbeatChanges<'_> {
-    /// The name of the connector.
+    /// Returns the name of the connector.
     fn key(&self) -> StoredRow<'_> {
         StoredRow::default().with(columns! { self.heartbeat, connector_type, endpoint_identity })
     }
 
-    /// The row of `connector_instances`.
+    /// Returns the row of `connector_instances`.
     pub(in crate::storage) fn instance_row(&self) -> StoredRow<'_> {
         let InstanceRow { instance, last_sent_at, owed, more } = &self.instance;
         self.key()
@@ -192,14 +192,14 @@ impl HeartbeatChanges<'_> {
             .counters(OWED_PREFIX, owed)
     }
 
-    /// The columns of the instance that [`Self::owe_deltas`] changes.
+    /// Returns the columns of the instance that [`Self::owe_deltas`] changes.
     pub(in crate::storage) fn owed_columns(&self) -> StoredRow<'_> {
         let mut row = self.instance_row();
         row.columns.retain(|(name, _)| name.prefix == OWED_PREFIX);
         row
     }
 
-    /// The row of `connector_registry`, as far as heartbeats change it.
+    /// Returns the row of `connector_registry`, as far as heartbeats change it.
     pub(in crate::storage) fn connector_row(&self) -> Option<StoredRow<'_>> {
         let connector = self.connector.as_ref()?;
         let row = self.key().with_more(&connector.more).with(columns! {
@@ -210,7 +210,7 @@ impl HeartbeatChanges<'_> {
         Some(row.labels(&connector.labels).counters(COUNTER_PREFIX, &connector.counters))
     }
 
-    /// The row of `connector_heartbeat_log`.
+    /// Returns the row of `connector_heartbeat_log`.
     pub(in crate::storage) fn history_row(&self) -> StoredRow<'_> {
         let heartbeat = self.heartbeat;
         self.key()
@@ -231,7 +231,7 @@ mod tests {
 
     use super::*;
 
-    /// One label and two counters less than there are have columns.
+    /// All but one label and two counters have columns.
     const FEWER: FieldColumns =
         FieldColumns { labels: LABEL_NAMES.len() - 1, counters: COUNTER_NAMES.len() - 2 };
 

@@ -6,10 +6,10 @@ use uuid::Uuid;
 
 use crate::storage::row::{DatabaseRow, FromRow, RowReader, from_row};
 
-/// Counts of a connector in some time.
+/// Counts of a connector over some time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Measures {
-    /// Messages that were new.
+    /// New messages.
     pub messages_ingested: i64,
     /// Messages that were given up.
     pub messages_failed: i64,
@@ -17,35 +17,35 @@ pub struct Measures {
     pub source_api_calls: i64,
     /// Messages that were seen before.
     pub dedupe_accepted: i64,
-    /// Heartbeats, also by state.
+    /// Heartbeats in any state.
     pub heartbeat_count: i64,
-    /// `healthy`.
+    /// Heartbeats in state `healthy`.
     pub healthy_count: i64,
-    /// `degraded`.
+    /// Heartbeats in state `degraded`.
     pub degraded_count: i64,
-    /// `error`.
+    /// Heartbeats in state `error`.
     pub error_count: i64,
 }
 
 /// Length of a step of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SeriesStep {
-    /// From the full hour.
+    /// A full hour.
     Hour,
-    /// From midnight (UTC).
+    /// A day (UTC).
     Day,
 }
 
 /// A step of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeriesBucket {
-    /// When it begins, in Unix microseconds.
+    /// Start, in Unix microseconds.
     pub start: i64,
     /// The counts.
     pub measures: Measures,
 }
 
-/// A time that ends now.
+/// Period that ends now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Period {
     /// This hour and the 23 before.
@@ -60,7 +60,7 @@ impl Period {
     /// All periods.
     pub const ALL: [Self; 3] = [Self::Day, Self::Week, Self::Month];
 
-    /// Name in a query.
+    /// Returns the name used in queries.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Day => "24h",
@@ -74,7 +74,7 @@ impl Period {
         Self::ALL.into_iter().find(|period| period.as_str() == text)
     }
 
-    /// Length of its steps.
+    /// Returns the length of its steps.
     pub const fn step(self) -> SeriesStep {
         match self {
             Self::Day | Self::Week => SeriesStep::Hour,
@@ -82,7 +82,7 @@ impl Period {
         }
     }
 
-    /// Number of its steps.
+    /// Returns the number of its steps.
     pub const fn steps(self) -> i64 {
         match self {
             Self::Day => 24,
@@ -91,7 +91,7 @@ impl Period {
         }
     }
 
-    /// When it began, if it is `now` (Unix microseconds).
+    /// Returns its start, given `now`, in Unix microseconds.
     pub const fn since(self, now: i64) -> i64 {
         let step = self.step().micros();
         (now.div_euclid(step) - (self.steps() - 1)) * step
@@ -99,7 +99,7 @@ impl Period {
 }
 
 impl SeriesStep {
-    /// In microseconds.
+    /// Returns the length in microseconds.
     pub const fn micros(self) -> i64 {
         match self {
             Self::Hour => 3_600 * 1_000_000,
@@ -108,18 +108,18 @@ impl SeriesStep {
     }
 }
 
-/// Counts of a connector in a period, and what its liveness is judged by.
+/// Counts of a connector in a period, and the inputs of its liveness.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectorSum {
-    /// As in `telegram_bot`.
+    /// Type, such as `telegram_bot`.
     pub connector_type: String,
     /// The endpoint that it receives for.
     pub endpoint_identity: String,
-    /// In Unix microseconds.
+    /// Time of the last heartbeat, in Unix microseconds.
     pub last_heartbeat_at: Option<i64>,
-    /// In microseconds.
+    /// Observed interval between heartbeats, in microseconds.
     pub interval: Option<i64>,
-    /// Messages that were new.
+    /// New messages.
     pub messages_ingested: i64,
     /// Messages that were given up.
     pub messages_failed: i64,
@@ -138,7 +138,7 @@ pub struct MessageOutcomes {
     pub acked: Vec<String>,
     /// Targets that have failed.
     pub failed: Vec<String>,
-    /// `None` where the switchboard is open.
+    /// Id of the token that reported; `None` if the switchboard is open.
     pub token_id: Option<String>,
 }
 
@@ -154,7 +154,7 @@ pub struct OutcomeReceipt {
 /// Number of messages that a target has acknowledged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FanoutCount {
-    /// As in `telegram_bot`.
+    /// Type, such as `telegram_bot`.
     pub connector_type: String,
     /// The endpoint that it receives for.
     pub endpoint_identity: String,
@@ -184,9 +184,9 @@ pub struct RollUpReport {
 pub struct HistoryRetention {
     /// Heartbeats: whole days.
     pub beats: i64,
-    /// Hours.
+    /// Counts by hour.
     pub hours: i64,
-    /// Days, and fanout.
+    /// Counts by day, and fanout.
     pub days: i64,
     /// Outcomes, and silent instances.
     pub outcomes: i64,
@@ -206,9 +206,9 @@ pub struct HistoryPruneReport {
     pub heartbeat_partitions_dropped: u64,
     /// Single heartbeats.
     pub heartbeat_rows_deleted: u64,
-    /// Hours.
+    /// Counts by hour.
     pub hourly_rows_deleted: u64,
-    /// Days.
+    /// Counts by day.
     pub daily_rows_deleted: u64,
     /// Days of fanout.
     pub fanout_rows_deleted: u64,
@@ -221,7 +221,7 @@ pub struct HistoryPruneReport {
 }
 
 impl FromRow for Measures {
-    /// Eight columns, all of them NULL where nothing was counted.
+    /// Reads eight columns, all NULL if nothing was counted.
     fn from_row<R: DatabaseRow>(row: &mut RowReader<'_, R>) -> Result<Self, R::Error> {
         let mut number = || Ok(row.get::<Option<_>>()?.unwrap_or(0));
         Ok(Self {
@@ -237,8 +237,8 @@ impl FromRow for Measures {
     }
 }
 impl HistoryPruneReport {
-    /// Rows of heartbeats, hours, days, fanout, outcomes and instances. A step that deletes as many
-    /// as it may has perhaps left some.
+    /// Returns the report for rows of heartbeats, hours, days, fanout, outcomes and instances. A
+    /// table with `max_rows` deletions may have more.
     pub(in crate::storage) fn new(days_dropped: u64, rows: [u64; 6], max_rows: u64) -> Self {
         Self {
             heartbeat_partitions_dropped: days_dropped,

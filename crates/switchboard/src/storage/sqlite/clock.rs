@@ -7,7 +7,7 @@ use super::row::{execute, one};
 use super::sql;
 
 const SECOND: i64 = 1_000_000;
-/// Two readings of the wall clock agree if they differ by no more than this.
+/// Maximum difference between two readings of the wall clock that agree.
 const MAX_CLOCK_DIFFERENCE: i64 = 5 * SECOND;
 /// A stored time further ahead of the wall clock than this comes from a clock that was wrong.
 const MAX_TIME_AHEAD: i64 = 60 * SECOND;
@@ -21,13 +21,13 @@ pub(super) fn reached(db: &Connection) -> rusqlite::Result<i64> {
     Ok(read(db)?.1)
 }
 
-/// Returns the time that is stored with what arrives: never before the clock of retention, so that
-/// a wall clock that steps back makes nothing look old.
+/// Returns the time to store for an arrival: never before the clock of retention, so that no row
+/// looks old because the wall clock stepped back.
 pub(super) fn stamp(db: &Connection, now: i64) -> rusqlite::Result<i64> {
     Ok(now.max(reached(db)?))
 }
 
-/// Moves it towards the wall clock, by at most twice what was measured since the last turn.
+/// Moves the clock towards the wall clock, by at most twice the time measured since the last turn.
 pub(super) fn tick(
     db: &Connection,
     since: Option<ClockMeasurement>,
@@ -36,7 +36,7 @@ pub(super) fn tick(
     if let Some(since) = since {
         execute(db, sql!("clock/move"), (wall, since.elapsed.saturating_mul(2), since.turn))?;
         let difference = wall.abs_diff(since.wall.saturating_add(since.elapsed));
-        // A wall clock that is behind the clock of retention is wrong, however often it is read.
+        // A wall clock behind the clock of retention is wrong, even if two readings agree.
         if difference <= MAX_CLOCK_DIFFERENCE as u64 && wall >= reached(db)? {
             let ahead = wall.saturating_add(MAX_TIME_AHEAD);
             execute(db, sql!("clock/correct_connectors"), (wall, ahead))?;

@@ -87,9 +87,9 @@ fn store(
     Ok(outcomes)
 }
 
-/// Stores the dedupe key of an event, unless it is known. An event is the same as one under its
-/// key, and as one that was observed less than an hour before under the key of the previous hour;
-/// of two such, the one that came first.
+/// Stores the dedupe key of an event, unless it is known. An event repeats one with its key, or one
+/// with the key of the previous hour that was observed less than an hour before; of both, the one
+/// that was stored first.
 fn key(
     db: &Connection,
     request_id: Uuid,

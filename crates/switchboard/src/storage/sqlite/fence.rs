@@ -18,13 +18,13 @@ use super::row::{self, all, execute, first};
 use super::{SqliteStorage, sql, token};
 use crate::error::StorageResult;
 
-/// An epoch is at most this far above the Unix time in microseconds.
+/// Maximum distance of an epoch above the Unix time in microseconds.
 const MAX_EPOCH_AHEAD: i64 = 24 * 3_600 * 1_000_000;
 
-/// A duty at the source of a token, or at every source.
+/// Source and duty of a fence; without a source it applies to every one.
 type FenceKey = (Option<SourceScope>, String);
 
-/// The newest holds that the fences of a group are judged by.
+/// Newest holds against which the fences of a group are checked.
 #[derive(Default)]
 pub(super) struct FenceGates {
     sources: BTreeMap<String, Option<SourceScope>>,
@@ -32,19 +32,19 @@ pub(super) struct FenceGates {
     last: i64,
 }
 
-/// The hold that counts for a key.
+/// Newest hold of a key.
 struct NewestFence {
     standing: NewestHold,
-    /// It came with this group, and is to be remembered.
+    /// It came with this group and must be stored.
     is_new: bool,
-    /// It counts for every source, and the submission has a token.
+    /// It applies to every source, but the submission has a token.
     is_of_all: bool,
     is_full: bool,
 }
 
 impl FenceGates {
-    /// Remembers the newest hold of every duty that is named. At the same epoch the one that was
-    /// known stays, or else the first one.
+    /// Stores the newest hold of every named duty. At equal epochs the known hold stays, or else
+    /// the first one.
     pub(super) fn raise<'a>(
         db: &Connection,
         fences: impl Iterator<Item = (Option<&'a str>, &'a IngestFence)>,
@@ -90,7 +90,7 @@ impl FenceGates {
         (source, fence.duty.to_string())
     }
 
-    /// Returns why a fence does not hold.
+    /// Returns the reason to reject a fence, if there is one.
     pub(super) fn closed(
         &self,
         token_id: Option<&str>,
@@ -111,7 +111,7 @@ impl FenceGates {
     }
 }
 
-/// A digest that keeps the three names apart; nothing for every source.
+/// Returns a digest in which the three names are delimited; empty for every source.
 fn digest(source: Option<&SourceScope>) -> Vec<u8> {
     let Some(SourceScope { channel, provider, endpoint_identity }) = source else {
         return Vec::new();
@@ -121,7 +121,7 @@ fn digest(source: Option<&SourceScope>) -> Vec<u8> {
     Sha256::digest(text).to_vec()
 }
 
-/// Reads the newest hold of a duty, at its source or at all.
+/// Reads the newest hold of a duty that applies to a source.
 fn known(db: &Connection, (source, duty): &FenceKey) -> rusqlite::Result<Option<NewestFence>> {
     let found: Option<KnownFence> =
         first(db, sql!("fence/newest"), (duty, digest(source.as_ref())))?;

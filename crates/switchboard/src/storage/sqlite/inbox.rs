@@ -16,12 +16,12 @@ use super::row::{execute, first, one};
 use super::{SqliteStorage, commit, sql, token, wal};
 use crate::error::StorageResult;
 
-/// A page reads at most this many rows.
+/// Maximum number of rows read for a page.
 const MAX_PAGE_ROWS: usize = 10_000;
 /// A page ends when its envelopes have more bytes than this.
 const MAX_PAGE_BYTES: usize = 4 << 20;
 
-/// The ends of the inbox.
+/// Bounds of the inbox.
 pub(super) struct InboxBounds {
     pub(super) last: i64,
     pub(super) floor: i64,
@@ -83,7 +83,7 @@ pub(super) fn bounds(db: &Connection) -> rusqlite::Result<InboxBounds> {
     one(db, sql!("inbox/bounds"), [])
 }
 
-/// The message at a position, also when its row is gone and it is at one of the ends.
+/// Returns the id of the message at a position, even of a deleted one at either end.
 fn at(db: &Connection, bounds: &InboxBounds, position: i64) -> rusqlite::Result<Option<Uuid>> {
     Ok(match first(db, sql!("inbox/find_position"), [position])? {
         Some(id) => Some(id),
@@ -128,7 +128,7 @@ pub(super) fn page(db: &Connection, query: &InboxQuery) -> rusqlite::Result<Inbo
     Ok(InboxRead::Page(page))
 }
 
-/// Reads only the columns that it needs: the envelope may be long.
+/// Returns whether a row matches. Does not read the envelope, which may be long.
 fn matches(row: &Row<'_>, query: &InboxQuery) -> rusqlite::Result<bool> {
     let texts = [
         (3, &query.channel),

@@ -1,8 +1,8 @@
-//! The switchboard on SQLite: one host, any number of processes.
+//! Switchboard storage on SQLite: one host, any number of processes.
 //!
-//! Every change is one `BEGIN IMMEDIATE` transaction, so changes happen one after another, and the
-//! order of commits is the order of positions. Reads have a thread and a connection of their own,
-//! and never wait for a write; so have checkpoints of the write-ahead log.
+//! Every change is one `BEGIN IMMEDIATE` transaction, so changes are serialized and positions
+//! follow commit order. Reads have a thread and a connection of their own and never wait for a
+//! write; so have checkpoints of the write-ahead log.
 
 mod channel;
 mod clock;
@@ -33,7 +33,7 @@ use tenure_store::{BootClock, IfAbsent};
 use super::{Permitted, migration};
 use crate::error::{StorageResult, SwitchboardError};
 
-/// A statement by the name of its file below `sql/`.
+/// Text of a statement, by the name of its file below `sql/`.
 macro_rules! sql {
     ($file:literal) => {
         include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/storage/sqlite/sql/", $file, ".sql"))
@@ -55,7 +55,7 @@ const HISTORY: MigrationHistory = MigrationHistory {
     ],
 };
 
-/// A switchboard's storage in a SQLite file, which may be that of a store.
+/// Switchboard storage in a SQLite file, which may also contain a store.
 #[derive(Debug)]
 pub struct SqliteStorage {
     writer: Worker,
@@ -71,7 +71,7 @@ pub async fn open(path: PathBuf, if_absent: IfAbsent) -> StorageResult<SqliteSto
     })?
 }
 
-/// The schema as a script.
+/// Returns the schema as a script.
 pub fn script() -> String {
     write_script(&HISTORY)
 }
@@ -101,7 +101,7 @@ fn open_blocking(path: &PathBuf, if_absent: IfAbsent) -> StorageResult<SqliteSto
     })
 }
 
-/// The wall clock in Unix microseconds.
+/// Returns the wall clock in Unix microseconds.
 fn now() -> i64 {
     i64::try_from(process::unix_micros()).unwrap_or(i64::MAX)
 }
@@ -132,7 +132,7 @@ impl SqliteStorage {
         Ok(self.writer.run(job).await?)
     }
 
-    /// Runs a transaction that may change something with a token, which has to be valid then.
+    /// Runs a transaction that may change something, if its token is still valid.
     async fn write_with<T: Send + 'static>(
         &self,
         token_id: Option<&str>,

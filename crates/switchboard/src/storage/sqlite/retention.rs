@@ -13,7 +13,7 @@ use super::row::{all, execute};
 use super::{SqliteStorage, clock, sql};
 use crate::error::{StorageResult, SwitchboardError};
 
-/// One transaction deletes at most this many rows of a table.
+/// Maximum number of rows of a table that a transaction deletes.
 const MAX_PRUNED_ROWS: u64 = 1_000;
 
 #[async_trait]
@@ -40,14 +40,14 @@ impl Storage for SqliteStorage {
     }
 
     async fn ping(&self) -> StorageResult<()> {
-        // Takes the database for writing, for a moment.
+        // Takes the write lock for a moment.
         self.write(|db, _| execute(db, sql!("inbox/touch"), [])).await.map(drop)
     }
 }
 
 impl SqliteStorage {
-    /// Deletes rows of a table in a transaction of its own: submissions and heartbeats get in
-    /// between. The deletions before have happened.
+    /// Deletes rows of a table in a transaction of its own, so that submissions and heartbeats run
+    /// in between. An error is `Unknown`, because earlier deletions have happened.
     async fn delete(
         &self,
         job: impl FnOnce(&Connection) -> rusqlite::Result<usize> + Send + 'static,
@@ -68,7 +68,7 @@ impl SqliteStorage {
         let delete = |sql, keep| self.delete(move |db| prune(db, sql, before(db, keep)?));
         let beats = move |db: &Connection| {
             let day = start_of(SeriesStep::Day, before(db, keep.beats)?);
-            // Before anything is deleted.
+            // Must precede the deletion.
             execute(db, sql!("statistics/raise_beats_since"), [day])?;
             prune(db, sql!("statistics/prune_beats"), day)
         };
@@ -95,9 +95,9 @@ fn prune(db: &Connection, sql: &str, before: i64) -> rusqlite::Result<usize> {
     execute(db, sql, (before, MAX_PRUNED_ROWS as i64))
 }
 
-/// The oldest messages have the smallest positions: there is no other order to look them up by.
-/// A time beyond the clock of retention comes from a clock that was ahead: such messages go with
-/// those that follow.
+/// Deletes the oldest messages by position, because there is no index by time. A message with a
+/// time beyond the clock of retention is from a clock that was ahead, and is deleted with those
+/// that follow.
 fn messages(db: &Connection, keep: i64) -> rusqlite::Result<usize> {
     let reached = clock::reached(db)?;
     let values = (reached.saturating_sub(keep), reached, MAX_PRUNED_ROWS as i64);
@@ -108,7 +108,7 @@ fn messages(db: &Connection, keep: i64) -> rusqlite::Result<usize> {
     Ok(gone.len())
 }
 
-/// Rows from this time on are still in a period. They will be taken off it: until then they stay.
+/// Returns the time from which rows must stay, because a period still has to subtract them.
 fn still_counted(db: &Connection, step: SeriesStep) -> rusqlite::Result<i64> {
     let since = Period::ALL.into_iter().zip(progress(db)?.since);
     let since = since.filter(|(period, _)| period.step() == step).map(|(_, since)| since);

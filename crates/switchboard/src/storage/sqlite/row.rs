@@ -75,7 +75,7 @@ pub(super) fn execute_all(
     statements(sql).try_for_each(|sql| execute(db, sql, values.clone()).map(drop))
 }
 
-/// Adds the functions that statements call: `grown`, the growth of a counter that counts.
+/// Adds the functions that statements call: `grown`, the part of a counter's growth that counts.
 pub(super) fn add_functions(db: &Connection) -> rusqlite::Result<()> {
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
     db.create_scalar_function("grown", 2, flags, |context| {
@@ -123,7 +123,7 @@ pub(super) fn all<T: FromRow>(
     rows.collect()
 }
 
-/// For `LIMIT`.
+/// Converts a number of rows for `LIMIT`.
 pub(super) fn limit(rows: usize) -> i64 {
     i64::try_from(rows).unwrap_or(i64::MAX)
 }

@@ -66,7 +66,7 @@ impl Tokens for SqliteStorage {
     async fn admit(&self, attempt: &Attempt) -> StorageResult<Admission> {
         let (attempt, again) = (attempt.clone(), attempt.clone());
         match self.read(move |db, now| judge(db, &attempt, now)).await? {
-            // Only a failure is written, and judged again where no other is counted meanwhile.
+            // Only a failure is written. It is judged again in that transaction, without races.
             Admission::Unknown => self.write(move |db, now| count(db, &again, now)).await,
             judged => Ok(judged),
         }

@@ -12,11 +12,11 @@ use tenure_store::sql::sqlite::{SqliteConnection, Worker};
 use super::super::SubmissionOutcome;
 use crate::error::StorageResult;
 
-/// Checkpoint after this many new rows. Each changes a few pages.
+/// Number of new rows, of a few pages each, after which the log is checkpointed.
 const CHECKPOINT_ROWS: usize = 500;
 /// A commit checkpoints a log of this many pages (64 MiB) itself: the thread does not keep up.
 const MAX_WAL_PAGES: i64 = 16_384;
-/// Page cache of the writer: dedupe keys are all over the file.
+/// Page cache of the writer: dedupe keys are spread over the whole file.
 const CACHE_KIB: i64 = 32 * 1024;
 
 /// Sets up the connection that commits.
@@ -33,7 +33,7 @@ pub(super) struct WalCheckpointer {
     is_running: Arc<AtomicBool>,
 }
 
-/// One checkpoint at a time; it ends however its job ends.
+/// Guard for one checkpoint at a time, released however its job ends.
 struct RunningCheckpoint(Arc<AtomicBool>);
 
 impl Drop for RunningCheckpoint {
@@ -62,7 +62,7 @@ impl WalCheckpointer {
                 db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
             })
         };
-        // The next checkpoint moves what this one does not.
+        // The next checkpoint moves the pages that this one does not.
         let _ = self.worker.begin(job).await;
     }
 }

@@ -1,4 +1,4 @@
-//! A standby that takes over and lacks commits.
+//! Failover to a standby that lacks commits.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ fn from(after: impl Into<InboxCursor>) -> InboxQuery {
     InboxQuery { after: after.into(), limit: 9, ..InboxQuery::default() }
 }
 
-/// A replica that runs through the failover, and readers that have seen what was lost.
+/// A replica runs through the failover; readers have seen messages that are then lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn readers_skip_nothing_after_a_failover_that_lost_commits() {
     let (primary, standby) = tokio::task::spawn_blocking(|| {
@@ -37,7 +37,7 @@ async fn readers_skip_nothing_after_a_failover_that_lost_commits() {
     let (primary, standby) = tokio::task::spawn_blocking(move || {
         let has = || standby.sql(seen).is_ok_and(|count| count.trim() == "3");
         wait_until("the standby has three", LIMIT, has).unwrap();
-        // From now on it asks for nothing more.
+        // Stops replication.
         standby.sql("ALTER SYSTEM SET primary_conninfo = ''").unwrap();
         standby.sql("SELECT pg_reload_conf()").unwrap();
         let gone = || standby.sql("SELECT FROM pg_stat_wal_receiver").is_ok_and(|it| it.is_empty());
@@ -57,14 +57,14 @@ async fn readers_skip_nothing_after_a_failover_that_lost_commits() {
     .await
     .unwrap();
 
-    // The connections of before are dead; each is noticed once.
+    // Every old connection is broken and fails once.
     let again = async { while storage.inbox(&from(0)).await.is_err() {} };
     tokio::time::timeout(LIMIT, again).await.unwrap();
     let lost = diverged(&storage, &from(fifth)).await;
     assert_eq!((lost.last, lost.trimmed), (3, 0));
     let commit = async { while storage.commit(&[named(&["x", "y", "z"])]).await.is_err() {} };
     tokio::time::timeout(LIMIT, commit).await.unwrap();
-    // Whoever goes by a bare number gets everything that is new, too.
+    // A reader with a bare position gets all new messages, too.
     for after in [third, 5.into()] {
         let new = positions(&read_page(&storage, &from(after)).await.messages);
         assert!(new.len() == 3 && new[0] > 1_577_836_800_000_000, "{new:?}");
@@ -75,7 +75,7 @@ async fn readers_skip_nothing_after_a_failover_that_lost_commits() {
     drop(servers);
 }
 
-/// Whoever notices first starts the new incarnation, and nobody does it again.
+/// The first commit that detects another server starts the new incarnation; no other one does.
 #[tokio::test(flavor = "multi_thread")]
 async fn another_server_is_noticed_once() {
     let Some(place) = Place::postgres().await else { return };
@@ -106,7 +106,7 @@ async fn another_server_is_noticed_once() {
     let steps: Vec<i64> = found.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(steps[0] > 1_000_000 && steps[4] >= 1_000_000 - 4, "{steps:?}");
     assert_eq!([&steps[1..4], &steps[5..]].concat(), [1; 4]);
-    // A server that does not tell is taken as it is.
+    // A server with an unknown timeline is accepted.
     place.execute("UPDATE inbox_position SET lineage = NULL").await;
     commit_one(&place.storage, named(&["d"])).await;
     assert_eq!(jumps().await, 2);

@@ -1,4 +1,4 @@
-//! What others do while a submission is under way.
+//! Changes by other sessions during a submission.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::storage::kit::{by_me, commit_one, letter, make_token, named, stored, 
 use crate::storage::outcome::{message, told_of};
 use crate::storage::told::{MIDNIGHT, MINUTE, beat, bot, hear};
 
-/// Waits until a routine of this place waits for a lock, or is through.
+/// Waits until a routine of this place waits for a lock or has finished.
 async fn stands_still<T>(place: &Place, routine: &str, running: &JoinHandle<T>) {
     let client = session(place).await;
     let waiting = format!(
@@ -31,8 +31,8 @@ async fn stands_still<T>(place: &Place, routine: &str, running: &JoinHandle<T>) 
     tokio::time::timeout(LIMIT, look).await.unwrap();
 }
 
-/// Revokes a token while something stands still that has found `tok_a` good. Whether the revocation
-/// was answered before that was through.
+/// Revokes a token while an operation that found `tok_a` valid is blocked. Returns whether the
+/// revocation returned before that operation, and the operation's result.
 async fn revoke_meanwhile<T: Send + 'static>(
     place: &Place,
     token: &'static str,
@@ -92,7 +92,7 @@ async fn no_heartbeat_is_taken_after_a_revocation_was_answered() {
     );
 }
 
-/// What is decided with `tok_a`, by number.
+/// Runs the operation of this number with `tok_a`.
 async fn decide(storage: Arc<dyn Storage>, number: usize, ids: [Uuid; 2]) -> Result<(), TokenEnd> {
     let [request_id, id] = ids;
     let token_id = Some("tok_a".to_owned());
@@ -135,7 +135,7 @@ async fn nothing_is_decided_after_a_revocation_was_answered() {
     }
 }
 
-/// A recount may take long.
+/// A recount may take long, so it must not block revocations of other tokens.
 #[tokio::test(flavor = "multi_thread")]
 async fn another_token_is_revoked_while_a_connector_is_recounted_or_deleted() {
     let Some(place) = Place::postgres().await else { return };
@@ -151,7 +151,7 @@ async fn another_token_is_revoked_while_a_connector_is_recounted_or_deleted() {
     }
 }
 
-/// A key that retention takes while a copy of its event comes: what the copy was answered holds.
+/// If retention deletes a key while a copy of its event arrives, the copy's answer stays valid.
 #[tokio::test(flavor = "multi_thread")]
 async fn retention_forgets_nothing_that_is_seen_again() {
     let Some(place) = Place::postgres().await else { return };

@@ -1,4 +1,4 @@
-//! What only PostgreSQL can get wrong about connectors: days of the history, locks, time zones.
+//! Connector tests for PostgreSQL only: partitions of the history, locks, time zones.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::storage::told::{
     history, measures, named, of, saying, series, shown, take,
 };
 
-/// Waits until somebody waits for this session, or does not have to.
+/// Waits until another session is blocked by this one, or until `is_over`.
 async fn until_behind(place: &Place, locked: &Client, is_over: impl Fn() -> bool) {
     let looks = session(place).await;
     let pid: i32 = locked.query_one("SELECT pg_backend_pid()", &[]).await.unwrap().get(0);
@@ -31,7 +31,7 @@ async fn until_behind(place: &Place, locked: &Client, is_over: impl Fn() -> bool
     while looks.query(waits, &[&pid]).await.unwrap().is_empty() && !is_over() {}
 }
 
-/// Where the beats of a connector are kept, and whether there is room for a day.
+/// Returns the number that a query selects.
 async fn number(place: &Place, sql: &str) -> i64 {
     place.execute(&format!("SELECT ({sql})::bigint")).await
 }
@@ -53,19 +53,19 @@ async fn tidy(storage: &Arc<dyn Storage>, at: i64) -> HistoryPruneReport {
     storage.prune_history(HistoryRetention::default(), TimeSource::At(at)).await.unwrap()
 }
 
-/// Days that no other case makes: it is the only one in its year.
+/// Uses days of a year that no other case uses.
 #[tokio::test(flavor = "multi_thread")]
 async fn days_are_made_ahead_and_dropped_whole_once_counted() {
     const START: i64 = MIDNIGHT + 365 * DAY;
     let Some(place) = Place::postgres().await else { return };
     let storage = &place.storage;
-    // Today has a day when the first beat comes.
+    // Today's partition exists before the first heartbeat.
     assert!(matches!(
         storage.beat(&beat(1, 0, 1, 1), TimeSource::Now).await,
         Ok(HeartbeatOutcome::Accepted(_))
     ));
     assert_eq!(in_default(&place).await, 0);
-    // Without one it is kept nevertheless, and that day stays where it is.
+    // Without a partition, the heartbeat is stored in the default one and stays there.
     hear(storage, 1, START + HOUR, 60, 10).await;
     assert_eq!(in_default(&place).await, 1);
     tidy(storage, START + 2 * HOUR).await;
@@ -81,19 +81,19 @@ async fn days_are_made_ahead_and_dropped_whole_once_counted() {
     assert_eq!(in_default(&place).await, 1);
     assert_eq!(number(&place, "SELECT count(*) FROM connector_heartbeat_log_p20270216").await, 2);
 
-    // Past its retention, and not counted: nothing goes but a day without beats.
+    // Past the retention but not counted: only a day without heartbeats is dropped.
     let tidied = tidy(storage, START + 30 * DAY).await;
     assert_eq!((tidied.heartbeat_partitions_dropped, tidied.heartbeat_rows_deleted), (1, 0));
     assert_eq!(history(storage, &bot()).await.len(), 5);
     assert_eq!(count(storage, 1, START + 9 * DAY).await.beats, 5);
-    // Counted, and a day is gone when its end is a week ago, not before.
+    // Once counted, a day is dropped when its end is a week ago, not before.
     let tidied = tidy(storage, START + 9 * DAY - 1).await;
     assert_eq!(tidied.heartbeat_rows_deleted, 1);
     assert!(has_day(&place, "20270216").await);
     assert!(tidy(storage, START + 9 * DAY).await.heartbeat_partitions_dropped > 0);
     assert!(!has_day(&place, "20270216").await && has_day(&place, "20270217").await);
     assert_eq!(history(storage, &bot()).await.len(), 1);
-    // What was counted stays.
+    // The counts stay.
     let days = series(storage, &bot(), SeriesStep::Day).await;
     assert_eq!(days[&(START + DAY)], measures(2, [2, 0, 0]));
 }
@@ -113,7 +113,7 @@ async fn replicas_make_and_drop_the_same_days() {
             working.spawn(async move { tidy(&storage, at).await });
         }
         working.join_all().await;
-        // Who does not get a lock in time leaves it to the next turn.
+        // A replica that times out on a lock leaves the work to the next turn.
         let again = async {
             while has_day(&place, "20280215").await != is_there {
                 tidy(&place.storage, at).await;
@@ -123,8 +123,7 @@ async fn replicas_make_and_drop_the_same_days() {
     }
 }
 
-/// What a beat received before the bound of a step is committed before that step, or is not before
-/// the bound.
+/// A heartbeat received before the bound of a step is committed before that step runs.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_beat_that_is_stuck_is_not_lost() {
     let Some(place) = Place::postgres().await else { return };
@@ -152,7 +151,7 @@ async fn a_beat_that_is_stuck_is_not_lost() {
     assert_eq!(stuck.query_one(&sql, &[]).await.unwrap().get::<_, &str>(0), "taken");
     let beside = of(&named("slack", "beside"), beat(2, 0, 1, 1));
     storage.beat(&beside, TimeSource::Now).await.unwrap();
-    // Nobody counts past it, and others are heard.
+    // Counting does not pass it, and other heartbeats are accepted.
     let error = storage.roll_up(epoch(1), TimeSource::Now).await.map_err(|error| error.code());
     storage.beat(&beside, TimeSource::Now).await.unwrap();
     stuck.batch_execute("COMMIT").await.unwrap();
@@ -165,7 +164,7 @@ async fn a_beat_that_is_stuck_is_not_lost() {
     assert_eq!((hours, error.err()), (vec![1], Some(Code::Busy)));
 }
 
-/// An acknowledgement is received like a beat.
+/// The same holds for an acknowledgement.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_report_that_is_stuck_is_not_lost() {
     let Some(place) = Place::postgres().await else { return };
@@ -185,7 +184,7 @@ async fn a_report_that_is_stuck_is_not_lost() {
     assert_eq!((rolled.outcomes, error.err()), (1, Some(Code::Busy)));
 }
 
-/// Who deletes a connector waits for who counts it: else what is counted would stay.
+/// Deleting a connector waits for a step that counts it, or else the new counts would remain.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connector_that_is_counted_is_deleted_afterwards() {
     let Some(place) = Place::postgres().await else { return };
@@ -209,7 +208,7 @@ async fn a_connector_that_is_counted_is_deleted_afterwards() {
     }
 }
 
-/// A beat that waits for another one's lock looks at its token when it is its turn.
+/// A heartbeat that waited for a lock checks its token after the wait.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_that_ends_while_a_beat_waits_beats_for_nobody() {
     let Some(place) = Place::postgres().await else { return };
@@ -250,7 +249,7 @@ async fn a_token_that_ends_while_a_beat_waits_beats_for_nobody() {
     assert_eq!(storage.connector(&named("api", "new")).await.unwrap(), None);
 }
 
-/// Half an hour beside ours, and with a summer time that ends on 2026-11-01.
+/// A time zone with a half-hour offset and a summer time that ends on 2026-11-01.
 #[tokio::test(flavor = "multi_thread")]
 async fn days_and_hours_are_of_utc() {
     /// 2026-10-11T00:00:00Z.
@@ -272,7 +271,7 @@ async fn days_and_hours_are_of_utc() {
     let (before, after) = (measures(5, [1, 0, 0]), measures(7, [1, 0, 0]));
     assert_eq!(hours, [(OCTOBER + DAY - HOUR, before), (OCTOBER + DAY, after)].into());
     assert_eq!(days, [(OCTOBER, before), (OCTOBER + DAY, after)].into());
-    // 30 days later the first one has left, and the second has not.
+    // 30 days later the first heartbeat has left the period, and the second has not.
     count(storage, 1, OCTOBER + 30 * DAY + MINUTE).await;
     assert_eq!(storage.sums(Period::Month).await.unwrap().1[0].messages_ingested, 7);
     assert_eq!(storage.sums(Period::Week).await.unwrap().1[0].messages_ingested, 0);
@@ -295,7 +294,7 @@ async fn who_locks_the_history_silences_nobody() {
     assert_eq!(told, [counters(1), counters(4)]);
 }
 
-/// Every statement once, to see that rights and poolers let it pass.
+/// Runs every statement once, to check that rights and poolers permit it.
 pub async fn uses_everything(storage: &Arc<dyn Storage>, start: i64) {
     let error = saying(Health::Error, Some("no"), beat(1, start, 60, 1));
     assert_eq!(take(storage, &error, start).await.unwritten, None);

@@ -1,4 +1,4 @@
-//! Stores of earlier versions that are opened by this one.
+//! Upgrades of stores of earlier versions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::storage::kit::{commit_one, event, fence, held, inbox, is_fenced, read
 use crate::storage::outcome::told_of;
 use crate::storage::told::{DAY, MIDNIGHT, bot, count, hear, series};
 
-/// A fence from before sources still keeps a stale holder out.
+/// A fence stored before fences had sources still rejects a stale holder.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_update_keeps_every_fence() {
     let Some(url) = service(TEST_POSTGRES) else { return };
@@ -34,7 +34,7 @@ async fn an_update_keeps_every_fence() {
     client.batch_execute(&format!("DROP SCHEMA {schema} CASCADE")).await.unwrap();
 }
 
-/// A store of an earlier version, with something in it.
+/// A non-empty store of an earlier version.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_older_store_is_brought_up_to_date() {
     let Some(url) = service(TEST_POSTGRES) else { return };
@@ -68,7 +68,7 @@ async fn an_older_store_is_brought_up_to_date() {
     let (one, other) = tokio::join!(open(), open());
     let (one, other): (Arc<dyn Storage>, Arc<dyn Storage>) = (Arc::new(one), Arc::new(other));
     let message = inbox(&other).await.remove(0);
-    // Its cursor has the tag that it has from now on.
+    // Its cursor already has its final tag.
     let query = InboxQuery { limit: 9, ..InboxQuery::default() };
     let next = read_page(&one, &query).await.next_after;
     assert_eq!(next, InboxCursor::new(1, Some(message.request_id)));
@@ -77,15 +77,15 @@ async fn an_older_store_is_brought_up_to_date() {
     commit_one(&one, sent([event("a")])).await;
     assert_eq!(inbox(&other).await.len(), 2);
     hear(&one, 1, MIDNIGHT, 60, 1).await;
-    // What was counted before is not counted again, what was not is.
+    // Only heartbeats that were not counted before are counted.
     let rolled = count(&other, 1, MIDNIGHT + DAY).await;
     assert_eq!((rolled.beats, rolled.outcomes), (2, 1));
     assert_eq!(series(&other, &bot(), SeriesStep::Day).await[&MIDNIGHT].messages_ingested, 11);
     client.batch_execute(&format!("DROP SCHEMA {schema} CASCADE")).await.unwrap();
 }
 
-/// A row in every table: texts say the name of their column, numbers its place, and all times are
-/// the same.
+/// Inserts a row into every table: texts are the name of their column, numbers its position, and
+/// all times are equal.
 const FILL: &str = "DO $$ DECLARE v_table text; v_names text; v_values text; BEGIN
     FOR v_table IN SELECT table_name FROM information_schema.tables
         WHERE table_schema = 'SCHEMA' AND table_name NOT IN ('switchboard_migration',
@@ -109,7 +109,7 @@ const FILL: &str = "DO $$ DECLARE v_table text; v_names text; v_values text; BEG
         ceiling = '2026-02-15T10:00:00Z', since_24h = '2026-02-14T11:00:00Z';
 END $$";
 
-/// The row of every table that has one.
+/// Returns the row of every table that has one.
 async fn rows(client: &Client, schema: &str) -> BTreeMap<String, Map<String, Value>> {
     let tables = "SELECT c.relname::text FROM pg_class c WHERE c.relkind IN ('r', 'p')
         AND c.relnamespace = $1::text::regnamespace AND NOT c.relispartition
@@ -124,8 +124,8 @@ async fn rows(client: &Client, schema: &str) -> BTreeMap<String, Map<String, Val
     found
 }
 
-/// Nothing of what a store of the second migration has is lost or changed; what is new of it is
-/// right.
+/// No data of a store of the second migration is lost or changed; new columns have the right
+/// values.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_update_keeps_every_row() {
     let Some(url) = service(TEST_POSTGRES) else { return };
@@ -146,7 +146,7 @@ async fn an_update_keeps_every_row() {
         for (column, value) in &known {
             let gone = table == "connector_stats_progress"
                 && ["counted", "ceiling"].contains(&column.as_str());
-            // What is not counted yet gets a new number.
+            // Heartbeats that are not counted yet get new ids.
             let changed = gone || (table == "connector_heartbeat_log" && column == "id");
             assert!(changed || row.get(column) == Some(value), "{table}.{column}: {row:?}");
         }
@@ -157,7 +157,7 @@ async fn an_update_keeps_every_row() {
     let counted = take("connector_stats_progress.counted_id").as_i64().unwrap();
     assert!(after["connector_heartbeat_log"]["id"].as_i64().unwrap() > counted);
     assert!(take("inbox_outcome.arrival").as_i64().unwrap() > counted);
-    // Which server it is.
+    // The identity of the server.
     take("inbox_position.lineage");
     let expected = json!({
         "connector_heartbeat_log.more": null,

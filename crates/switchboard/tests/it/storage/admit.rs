@@ -1,4 +1,4 @@
-//! Who is let in, and how often one may guess.
+//! Admission of tokens, and limits on failed attempts.
 
 use tenure_switchboard::storage::{Admission, Attempt, TokenEnd};
 
@@ -57,7 +57,7 @@ pub async fn an_ended_token_is_told_and_not_counted(place: Place) {
 }
 
 pub async fn the_limit_is_exact_for_one_after_another(place: Place) {
-    // Nothing shown is a failure, too.
+    // A missing token is a failure, too.
     let nothing = Attempt { hash: None, ..attempt("", "::1") };
     assert_eq!(place.storage.admit(&nothing).await.unwrap(), Admission::Unknown);
     fail(&place, "::1", 4).await;
@@ -88,7 +88,7 @@ pub async fn the_limit_is_exact_for_many_at_once(place: Place) {
 pub async fn the_window_ends(place: Place) {
     fail(&place, "::1", 3).await;
     place.age("auth_failure", "window_ends_at", HOUR / 4, "failures = 3").await;
-    // A new one, which ends when its first failure is old enough: the others do not move its end.
+    // A new window ends a fixed time after its first failure; later failures do not extend it.
     fail(&place, "::1", 1).await;
     place.age("auth_failure", "window_ends_at", HOUR / 8, "failures = 1").await;
     fail(&place, "::1", 4).await;
@@ -106,7 +106,7 @@ pub async fn failures_never_keep_out_good_tokens_of_the_address(place: Place) {
     fail(&place, "::1", 5).await;
     is_limited(&place.storage.admit(&attempt("nobody", "::1")).await.unwrap());
     is_token(&place.storage.admit(&attempt("tok_a", "::1")).await.unwrap(), "tok_a");
-    // Being let in gives no more guesses, and whoever shows an ended one is told so.
+    // A successful attempt does not reset the limit, and an ended token is reported as such.
     is_limited(&place.storage.admit(&attempt("nobody", "::1")).await.unwrap());
     let revoked = place.storage.admit(&attempt("tok_b", "::1")).await.unwrap();
     assert_eq!(revoked, Admission::Ended(TokenEnd::Revoked));

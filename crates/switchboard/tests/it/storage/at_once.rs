@@ -1,4 +1,4 @@
-//! Everybody at once: nobody waits for another in a circle, and nothing is lost or counted twice.
+//! Concurrent operations: no deadlocks, and nothing is lost or counted twice.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ fn names() -> [ConnectorKey; 3] {
     ["telegram_bot", "telegram", "api"].map(|kind| named(kind, "bot"))
 }
 
-/// Who is told that the store is busy may try again; a circle of waiting would be told so, too.
+/// Returns `None` if the store is busy. Deadlocks are busy errors, too, but fail the test.
 fn unless_busy<T: Debug>(answer: Result<T, SwitchboardError>) -> Option<T> {
     match answer {
         Ok(value) => Some(value),
@@ -117,7 +117,7 @@ pub async fn everything_at_once(place: Place) {
     }
     working.join_all().await;
 
-    // One more, so that each is known.
+    // One more round, so that every connector is known.
     beats(storage.clone(), 4).await;
     let now = shown(storage, &names()[0]).await.now;
     count(storage, 1, now + HOUR).await;

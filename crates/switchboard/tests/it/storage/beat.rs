@@ -85,7 +85,7 @@ pub async fn beats_add_what_was_done_since(place: Place) {
         ..AcceptedHeartbeat::default()
     };
     assert_eq!(taken, expected);
-    // Another one of the same connector, from its own start.
+    // Another instance of the same connector starts at its own counters.
     hear(storage, 2, T + MINUTE, 5, 4).await;
     let known = connector(storage).await;
     assert_eq!(known.counters, counters(14));
@@ -110,7 +110,7 @@ pub async fn names_are_apart(place: Place) {
     }
 }
 
-/// What is left when a late beat came: it is counted, and in the history.
+/// Checks that a late heartbeat only changes `beats`, `late` and the history.
 async fn is_late(storage: &Arc<dyn Storage>, late: &ReceivedHeartbeat, at: i64) {
     let before = shown(storage, &bot()).await;
     let taken = take(storage, late, at).await;
@@ -144,7 +144,7 @@ pub async fn a_late_beat_changes_nothing(place: Place) {
         saying(Health::Error, Some("old"), told)
     };
     is_late(storage, &late(T - MINUTE, 540), at).await;
-    // The same one again.
+    // The same heartbeat again.
     is_late(storage, &late(T, 600), at).await;
     is_late(storage, &late(T - 1, 600), at).await;
     is_late(storage, &late(T, 599), at).await;
@@ -153,13 +153,13 @@ pub async fn a_late_beat_changes_nothing(place: Place) {
 pub async fn what_is_newer_in_one_way_is_not_late(place: Place) {
     let storage = &place.storage;
     hear(storage, 1, T, 600, 100).await;
-    // Its clock was set back: the uptime tells.
+    // Its clock was set back; the uptime decides.
     let set_back = take(storage, &beat(1, T - HOUR, 660, 101), T + MINUTE).await;
     assert!(!set_back.late, "{set_back:?}");
-    // It started again under the same id: the time of sending tells.
+    // It restarted with the same id; the send time decides.
     let again = take(storage, &beat(1, T + 2 * MINUTE, 10, 3), T + 2 * MINUTE).await;
     assert!(!again.late && again.reset, "{again:?}");
-    // What it had sent before that is late now.
+    // A heartbeat that it sent before the restart is late now.
     assert!(take(storage, &beat(1, T - HOUR, 10, 3), T + 3 * MINUTE).await.late);
     assert_eq!(connector(storage).await.counters, counters(104));
 }
@@ -168,7 +168,7 @@ pub async fn a_clock_that_was_ahead_silences_nobody(place: Place) {
     let storage = &place.storage;
     let ahead = take(storage, &beat(1, T + 365 * DAY, 600, 100), T).await;
     assert_eq!(ahead.drift, -365 * DAY);
-    // It counts as five minutes ahead: before that, only the uptime can tell.
+    // The send time is capped at five minutes ahead; until then only the uptime decides.
     assert!(take(storage, &beat(1, T + 5 * MINUTE, 10, 1), T + 5 * MINUTE).await.late);
     let right = take(storage, &beat(1, T + 5 * MINUTE + 1, 10, 1), T + 6 * MINUTE).await;
     assert!(!right.late, "{right:?}");
@@ -178,7 +178,7 @@ pub async fn a_clock_that_was_ahead_silences_nobody(place: Place) {
     assert_eq!(connector(storage).await.drift, Some(MINUTE));
 }
 
-/// As of one that tells local time for UTC: what it sends may still change places.
+/// Such as a clock that sends local time as UTC; heartbeats may still overtake each other.
 pub async fn a_clock_that_is_always_ahead_makes_nothing_newer(place: Place) {
     let storage = &place.storage;
     let ahead = |sent: i64, uptime, done| beat(1, sent + 2 * HOUR, uptime, done);
@@ -189,21 +189,21 @@ pub async fn a_clock_that_is_always_ahead_makes_nothing_newer(place: Place) {
     let next = take(storage, &ahead(T + 4 * MINUTE, 840, 140), T + 4 * MINUTE).await;
     assert!(!next.late && !next.reset, "{next:?}");
     assert_eq!(connector(storage).await.counters, counters(140));
-    // It starts again under its id.
+    // It restarts with the same id.
     let again = take(storage, &ahead(T + 5 * MINUTE, 1, 1), T + 5 * MINUTE).await;
     assert!(!again.late && again.reset, "{again:?}");
 }
 
 pub async fn the_first_and_the_last_time(place: Place) {
     let storage = &place.storage;
-    // 1970, 2200 and an uptime since before there was time.
+    // 1970, 2200, and an uptime that began before 1970.
     assert_eq!(take(storage, &beat(1, 0, 60, 1), T).await.drift, T);
     let far = 7_258_118_400 * SECOND;
     assert_eq!(take(storage, &beat(2, far, MAX_SUM, 1), T).await.drift, T - far);
     assert!(instance(storage, 2).await.started_at < T);
     assert_eq!(connector(storage).await.instance_id, Some(id(1)));
     assert_eq!(history(storage, &bot()).await[1].sent_at, far);
-    // The first and the last moment that can be told, of a beat and of a checkpoint.
+    // The first and the last possible time of a heartbeat and of a checkpoint.
     for (number, sent) in [(3, -62_135_596_800 * SECOND), (4, 253_402_300_800 * SECOND - 1)] {
         let told = at_cursor(Some("a"), Some(sent), beat(number, sent, MAX_SUM, 1));
         assert_eq!(take(storage, &told, T).await.drift, T - sent);
@@ -228,15 +228,15 @@ pub async fn a_counter_that_goes_down_begins_again(place: Place) {
     assert_eq!((it.resets, it.counters), (1, again.heartbeat.counters));
     assert_eq!(connector(storage).await.counters.messages_ingested, 13);
     assert_eq!(connector(storage).await.counters.messages_failed, 24);
-    // From there it goes on.
+    // Counting continues from there.
     let mut on = beat(1, T + 2 * MINUTE, 180, 12);
     on.heartbeat.counters.messages_ingested = 4;
     assert!(!take(storage, &on, T + 2 * MINUTE).await.reset);
     assert_eq!(connector(storage).await.counters.messages_ingested, 14);
 }
 
-/// A client that adds the times at which counters were made to what they count: with each new label
-/// a counter jumps by a Unix time.
+/// A client adds the creation times of its counters to their values: with each new label a counter
+/// jumps by a Unix time.
 pub async fn a_jump_by_a_unix_time_is_left_out(place: Place) {
     let storage = &place.storage;
     let now = T / SECOND;
@@ -253,7 +253,7 @@ pub async fn a_jump_by_a_unix_time_is_left_out(place: Place) {
     assert_eq!(history(storage, &bot()).await[1].deltas, left);
     assert_eq!(connector(storage).await.counters.messages_ingested, 10);
     assert_eq!(connector(storage).await.counters.messages_failed, 22);
-    // From there it goes on, and it is not said again.
+    // Counting continues from there, and the jump is not reported again.
     assert!(!take(storage, &jump(2, now - 3_600), T + 2 * MINUTE).await.jumped);
     assert_eq!(connector(storage).await.counters.messages_ingested, 11);
     let again = take(storage, &jump(3, 3 * now), T + 3 * MINUTE).await;
@@ -261,7 +261,7 @@ pub async fn a_jump_by_a_unix_time_is_left_out(place: Place) {
     assert_eq!(connector(storage).await.counters.messages_ingested, 11);
     let it = instance(storage, 1).await;
     assert_eq!((it.jumps, it.resets, it.counters.messages_ingested), (2, 0, 13 + 3 * now));
-    // A process that begins with it.
+    // A process that starts with a jump.
     let mut first = beat(2, T, 1, 5);
     first.heartbeat.counters.messages_ingested += now;
     assert!(take(storage, &first, T + 4 * MINUTE).await.jumped);
@@ -289,7 +289,7 @@ pub async fn sums_end_where_numbers_do(place: Place) {
         take(storage, &full(number), T + number).await;
     }
     assert_eq!(connector(storage).await.counters, most);
-    // So does what is owed.
+    // The same holds for owed deltas.
     place.execute("ALTER TABLE connector_heartbeat_log RENAME TO away").await;
     for number in 5..9 {
         assert!(take(storage, &full(number), T + number).await.unwritten.is_some());
@@ -299,7 +299,7 @@ pub async fn sums_end_where_numbers_do(place: Place) {
     assert_eq!(history(storage, &bot()).await.pop().unwrap().deltas, most);
 }
 
-/// What the history could not be told is told by the next beat.
+/// Deltas that could not be written to the history are written with the next heartbeat.
 pub async fn what_could_not_be_written_is_owed(place: Place) {
     let storage = &place.storage;
     hear(storage, 1, T, 60, 10).await;
@@ -315,11 +315,11 @@ pub async fn what_could_not_be_written_is_owed(place: Place) {
     let first = hear(storage, 2, T, 60, 100).await;
     assert!(first.unwritten.is_some());
     place.execute(back).await;
-    // The registry knows everything.
+    // The registry is complete.
     assert_eq!(connector(storage).await.counters, counters(117));
     assert_eq!(connector(storage).await.last_heartbeat_at, Some(T));
     assert_eq!(instance(storage, 1).await.last_heartbeat_at, T + 2 * MINUTE);
-    // A late one tells nothing of it.
+    // A late heartbeat does not write the owed deltas.
     assert!(hear(storage, 1, T - MINUTE, 30, 5).await.late);
     for instance in [1, 2] {
         let taken = hear(storage, instance, T + 3 * MINUTE, 240, 118).await;
@@ -354,11 +354,11 @@ pub async fn a_checkpoint_stays_until_another_is_told(place: Place) {
     assert_eq!(cursor(storage).await, (Some("a".to_owned()), Some(T)));
     hear(storage, 1, T + 2, 62, 1).await;
     assert_eq!(cursor(storage).await, (Some("a".to_owned()), Some(T)));
-    // One that says nowhere is none.
+    // A checkpoint without a cursor is ignored.
     let nowhere = at_cursor(None, Some(T + 3), beat(1, T + 3, 63, 1));
     take(storage, &nowhere, T + 3).await;
     assert_eq!(cursor(storage).await, (Some("a".to_owned()), Some(T)));
-    // A new one does not get the time of the one before.
+    // A new checkpoint does not inherit the time of the previous one.
     take(storage, &at_cursor(Some("b"), None, beat(1, T + 4, 64, 1)), T + 4).await;
     assert_eq!(cursor(storage).await, (Some("b".to_owned()), None));
 }
@@ -380,8 +380,8 @@ pub async fn the_interval_follows_the_gaps(place: Place) {
     let mut at = T;
     let mut uptime = 60;
     hear(storage, 1, at, uptime, 1).await;
-    // Less than a second is no gap; the first one counts as it is, the others by a fifth, and a
-    // long silence is not how far beats are apart.
+    // A gap below a second is ignored; the first gap counts fully, later ones by a fifth, and a
+    // long silence is capped.
     let gaps = [
         (SECOND - 1, None),
         (120 * SECOND, Some(120 * SECOND)),
@@ -396,10 +396,10 @@ pub async fn the_interval_follows_the_gaps(place: Place) {
         assert_eq!(instance(storage, 1).await.interval, expected, "{gap}");
         assert_eq!(connector(storage).await.interval, expected, "{gap}");
     }
-    // A late one is no beat to measure by.
+    // A late heartbeat does not change the interval.
     hear(storage, 1, at - MINUTE, 60, 1).await;
     assert_eq!(instance(storage, 1).await.interval, Some(129_600_000));
-    // That of the connector is of whoever beat last.
+    // The connector has the interval of the instance with the last heartbeat.
     hear(storage, 2, at, 1, 1).await;
     assert_eq!(connector(storage).await.interval, None);
     hear(storage, 2, at + 2 * HOUR, 7201, 1).await;
@@ -422,7 +422,7 @@ pub async fn an_ended_token_beats_for_nobody(place: Place) {
     ];
     for (token_id, ended) in ends {
         let beat = ReceivedHeartbeat { token_id: Some(token_id.to_owned()), ..beat(1, T, 60, 1) };
-        // By the store's clock, whatever time is told.
+        // Expiry follows the store's clock, whatever time is given.
         for when in [TimeSource::Now, TimeSource::At(T)] {
             let beaten = storage.beat(&beat, when).await.unwrap();
             assert_eq!(beaten, HeartbeatOutcome::TokenEnded(ended));
@@ -450,11 +450,11 @@ pub async fn a_token_registers_a_few(place: Place) {
     assert_eq!(over, HeartbeatOutcome::TooMany);
     assert_eq!(storage.connector(&named("api", "more")).await.unwrap(), None);
     assert!(history(storage, &named("api", "more")).await.is_empty());
-    // Those that are known go on, and others are not affected.
+    // Known connectors are still accepted, and other tokens are not affected.
     take(storage, &with("tok_a", "0"), T + 1).await;
     assert!(!take(storage, &with("tok_a", "known"), T).await.registered);
     assert!(take(storage, &with("tok_b", "more"), T).await.registered);
-    // Deleting one makes room.
+    // Deleting a connector makes room.
     assert!(storage.delete(&named("api", "3"), &by_me("over")).await.unwrap().unwrap());
     assert!(take(storage, &with("tok_a", "new"), T).await.registered);
 }

@@ -1,4 +1,4 @@
-//! The list of channels.
+//! Channel list.
 
 use tenure_wire::ingest::{Channel, PAIRS};
 

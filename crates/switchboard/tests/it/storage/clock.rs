@@ -1,4 +1,4 @@
-//! The clock of retention, and what a wall clock that steps does not do.
+//! The clock of retention, and its protection against steps of the wall clock.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ fn keep() -> InboxRetention {
     InboxRetention { bodies: micros(30 * DAY), keys: micros(45 * DAY) }
 }
 
-/// Moves the clock: so long was measured since a tick, and the store's clock says this.
+/// Moves the clock, with the time measured since a tick and the store's clock.
 async fn moved(
     storage: &Arc<dyn Storage>,
     since: ClockReading,
@@ -28,7 +28,7 @@ async fn moved(
     storage.tick(Some(since), TimeSource::At(wall)).await.unwrap()
 }
 
-/// The clock of retention as it is, and the store's own.
+/// Returns the clock of retention, unmoved, and the store's own.
 async fn learned(storage: &Arc<dyn Storage>) -> ClockReading {
     storage.tick(None, TimeSource::Now).await.unwrap()
 }
@@ -38,10 +38,10 @@ pub async fn the_clock_follows_at_twice_the_speed(place: Place) {
     let start = learned(storage).await;
     place.set_clock(start.wall).await;
     let at = start.wall;
-    // As fast as the store's, as long as that is right.
+    // It follows the store's clock while that is right.
     let right = moved(storage, start, 60 * SECOND, at + 60 * SECOND).await;
     assert_eq!(right.reached, at + 60 * SECOND);
-    // Twice as fast as measured while that is ahead; it stands while that is behind.
+    // It moves twice as far as measured while that is ahead, and stops while that is behind.
     let ahead = moved(storage, right, 60 * SECOND, at + YEAR).await;
     assert_eq!((ahead.reached, ahead.wall), (at + 180 * SECOND, at + YEAR));
     let back = moved(storage, ahead, 50 * SECOND, at + 170 * SECOND).await;
@@ -52,7 +52,7 @@ pub async fn the_clock_follows_at_twice_the_speed(place: Place) {
     assert_eq!(on.reached, at + 185 * SECOND);
 }
 
-/// However many replicas there are: what each of them measured is not added up.
+/// The measurements of several replicas do not add up.
 pub async fn the_clock_is_moved_by_one_at_a_time(place: Place) {
     let storage = &place.storage;
     let other = place.open().await;
@@ -63,17 +63,17 @@ pub async fn the_clock_is_moved_by_one_at_a_time(place: Place) {
     let ahead = start.wall + YEAR;
     let one = moved(storage, one, 60 * SECOND, ahead).await;
     assert_eq!(one.reached, start.wall + 120 * SECOND);
-    // It only learns the turn of the other.
+    // The second replica only learns the turn of the first.
     let two = moved(&other, two, 60 * SECOND, ahead).await;
     assert_eq!((two.turn, two.reached), (one.turn, one.reached));
     let two = moved(&other, two, SECOND, ahead).await;
     assert_eq!(two.reached, one.reached + 2 * SECOND);
-    // The first one measured more, but not since the last turn.
+    // The first replica measured more, but not since the last turn.
     let one = moved(storage, one, 60 * SECOND, ahead).await;
     assert_eq!((one.turn, one.reached), (two.turn, two.reached));
 }
 
-/// A year ahead, tick by tick: everything is still there.
+/// While the clock is a year ahead for some ticks, nothing is deleted.
 pub async fn a_clock_that_is_ahead_deletes_nothing(place: Place) {
     let storage = &place.storage;
     commit_one(storage, named(&["a"])).await;
@@ -93,7 +93,7 @@ pub async fn a_clock_that_is_ahead_deletes_nothing(place: Place) {
     assert_eq!(shown(storage, &bot()).await.instances.len(), 2);
 }
 
-/// The wall clock is years behind: what is stored has the time of the clock of retention.
+/// The wall clock is years behind: stored times are by the clock of retention.
 pub async fn what_arrives_under_a_clock_that_is_behind_is_not_old(place: Place) {
     let storage = &place.storage;
     let reached = learned(storage).await.wall + YEAR;
@@ -102,7 +102,7 @@ pub async fn what_arrives_under_a_clock_that_is_behind_is_not_old(place: Place) 
     assert_eq!(inbox(storage).await[0].received_at, reached);
     storage.beat(&beat(1, 0, 60, 1), TimeSource::Now).await.unwrap();
     assert_eq!(instance(storage, 1).await.last_heartbeat_at, reached);
-    // That stays so, and the time until its next beat is no interval.
+    // The time stays, and the gap to the next heartbeat does not count as an interval.
     let tick = learned(storage).await;
     moved(storage, tick, 60 * SECOND, tick.wall + 60 * SECOND).await;
     assert_eq!(instance(storage, 1).await.last_heartbeat_at, reached);
@@ -113,7 +113,7 @@ pub async fn what_arrives_under_a_clock_that_is_behind_is_not_old(place: Place) 
     assert!(stored(&commit_one(storage, named(&["a"])).await)[0].duplicate);
 }
 
-/// The wall clock is at 1970 for minutes: the registry keeps its times, and everybody.
+/// The wall clock is at 1970 for minutes: the registry keeps its times and its instances.
 pub async fn a_clock_that_is_behind_changes_nothing(place: Place) {
     let storage = &place.storage;
     let tick = learned(storage).await;
@@ -134,8 +134,8 @@ pub async fn a_clock_that_is_behind_changes_nothing(place: Place) {
     assert_eq!(known().await, before);
 }
 
-/// The time of the second is still to come: it keeps nothing that came after it. The fourth is
-/// young: it stays with all after it, also with one that came under a clock that was behind.
+/// The second message is from the future: it keeps no later one. The fourth is young: it keeps all
+/// later ones, even one that was stored by a clock that was behind.
 pub async fn what_came_before_an_old_message_goes_unless_it_is_young(place: Place) {
     let storage = &place.storage;
     commit_one(storage, named(&["a", "b", "c", "d", "e"])).await;
@@ -146,7 +146,7 @@ pub async fn what_came_before_an_old_message_goes_unless_it_is_young(place: Plac
     assert_eq!(inbox(storage).await[0].position, 4);
 }
 
-/// A connector is heard while the clock is a year ahead, and then never again.
+/// A connector sends its last heartbeat while the clock is a year ahead.
 pub async fn a_clock_that_was_ahead_keeps_nobody_alive(place: Place) {
     let storage = &place.storage;
     let unheard = super::told::named("api", "unheard");
@@ -155,7 +155,7 @@ pub async fn a_clock_that_was_ahead_keeps_nobody_alive(place: Place) {
     let at = tick.wall;
     storage.beat(&beat(1, at, 60, 1), TimeSource::At(at + YEAR)).await.unwrap();
     tick = moved(storage, tick, 60 * SECOND, at + YEAR).await;
-    // One reading is not enough, neither of the clock that is ahead nor of the one that is right.
+    // A single reading corrects nothing, whether the clock is ahead or right.
     tick = moved(storage, tick, 60 * SECOND, at + 120 * SECOND).await;
     assert_eq!(connector(storage).await.last_heartbeat_at, Some(at + YEAR));
     let now = at + 180 * SECOND;

@@ -48,7 +48,7 @@ pub async fn another_handle_recognises_a_key(place: Place) {
         [second[0].request_id, second[1].request_id],
         [first[1].request_id, first[0].request_id]
     );
-    // Both write at once, the same keys in opposite orders.
+    // Both handles write the same keys concurrently, in opposite orders.
     let names: Vec<String> = (0..200).map(|number| format!("n{number}")).collect();
     let one = sent(names.iter().map(|name| event(name)));
     let two = sent(names.iter().rev().map(|name| event(name)));
@@ -88,10 +88,10 @@ pub async fn content_of_the_hour_before_is_the_same_event(place: Place) {
         assert_eq!(outcome.duplicate, is_same, "{hour}:{minute}");
         assert_eq!(outcome.request_id == first.request_id, is_same, "{hour}:{minute}");
     }
-    // The same submission again has the same answer, though its own hour is known by now.
+    // The same submission again gets the same answer, although its own hour is known now.
     let again = stored(&commit_one(&place.storage, sent([content("hi", 11, 29)])).await)[0];
     assert_eq!(again.request_id, first.request_id);
-    // Only the hour before is looked at, and only for keys that are made from content.
+    // Only the previous hour is checked, and only for keys derived from content.
     let later = stored(&commit_one(&place.storage, sent([content("hi", 13, 0)])).await)[0];
     assert!(!later.duplicate);
     let mut keyed = content("hi", 11, 0);
@@ -102,7 +102,7 @@ pub async fn content_of_the_hour_before_is_the_same_event(place: Place) {
 }
 
 pub async fn content_of_the_hour_before_in_the_same_group(place: Place) {
-    // Many texts, so that the digests of the two hours are in either order.
+    // Many texts, so that the digests of the two hours occur in both orders.
     for number in 0..16 {
         let text = format!("hi {number}");
         let group = [sent([content(&text, 10, 50)]), sent([content(&text, 11, 10)])];
@@ -112,7 +112,7 @@ pub async fn content_of_the_hour_before_in_the_same_group(place: Place) {
         assert_eq!(one.request_id, two.request_id);
     }
     assert_eq!(inbox(&place.storage).await.len(), 16);
-    // The later one came first: both are new, and each gets its own id when it comes again.
+    // The later event came first: both are new, and each gets its own id when repeated.
     let group = [sent([content("late", 11, 5)]), sent([content("late", 10, 55)])];
     let before = place.storage.commit(&group).await.unwrap();
     let after = place.storage.commit(&group).await.unwrap();
@@ -151,7 +151,7 @@ pub async fn positions_have_no_gaps_among_writers(place: Place) {
         let storage = if writer % 2 == 0 { place.storage.clone() } else { other.clone() };
         writing.spawn(async move {
             for number in 0..5 {
-                // Half of them are everybody's.
+                // Half of the keys are shared by all writers.
                 let names = [format!("w{writer} {number}"), format!("all {number}")];
                 let submission = sent(names.iter().map(|name| event(name)));
                 commit_one(&storage, submission).await;
@@ -181,7 +181,7 @@ pub async fn a_group_in_any_order_of_keys(place: Place) {
 pub async fn a_refused_group_stores_nothing(place: Place) {
     let taken = named(&["a"]);
     commit_one(&place.storage, taken.clone()).await;
-    // An id that is there already cannot be stored under another key.
+    // An existing id cannot be stored with another key.
     let mut clash = named(&["b", "c"]);
     clash.items[1].request_id = taken.items[0].request_id;
     let group = [held(super::kit::fence("bot", 7, "i"), &["d"]), clash];

@@ -1,4 +1,4 @@
-//! R11: what a replaced holder still sends stores nothing.
+//! R11: submissions of a replaced holder store nothing.
 
 use tenure_core::Epoch;
 use tenure_switchboard::storage::{
@@ -19,7 +19,7 @@ pub async fn an_older_epoch_stores_nothing(place: Place) {
     assert_eq!(inbox(&place.storage).await.len(), 1);
     assert_eq!(place.execute("SELECT count(*) FROM ingest_dedupe").await, 1);
     assert_eq!(place.execute("SELECT seen FROM ingest_dedupe").await, 1);
-    // Its events are still new when the holder sends them.
+    // The rejected events are still new when the holder sends them.
     let settled = commit_one(&place.storage, held(fence("bot", 7, "new"), &["b"])).await;
     assert!(!stored(&settled)[0].duplicate);
 }
@@ -38,7 +38,7 @@ pub async fn the_same_hold_passes_again(place: Place) {
     }
     let standings = place.storage.fences(None, "", 10).await.unwrap();
     assert_eq!(standings.len(), 1);
-    // Seen first, not last.
+    // The time when it was first seen, not last.
     assert!(standings[0].newest.updated_at <= inbox(&place.storage).await[0].received_at);
 }
 
@@ -85,7 +85,7 @@ pub async fn of_two_at_one_epoch_the_first_counts(place: Place) {
     let settled = place.storage.commit(&group).await.unwrap();
     assert_eq!(stored(&settled[0]).len(), 1);
     is_fenced(&settled[1], 7, "b");
-    // Whoever is known stays.
+    // The known holder stays.
     let group = [held(fence("bot", 7, "a"), &["c"]), held(fence("bot", 7, "b"), &["d"])];
     let settled = place.storage.commit(&group).await.unwrap();
     is_fenced(&settled[0], 7, "b");
@@ -147,7 +147,7 @@ pub async fn fences_are_listed_by_name(place: Place) {
     assert!(names("telegram/c", 2).await.is_empty());
 }
 
-/// A token of the bot, and one of another endpoint.
+/// Creates a token of the bot and one of another endpoint.
 async fn two_sources(place: &Place) {
     make_token(&place.storage, "tok_bot").await;
     let mut other = new_token("tok_other");
@@ -165,7 +165,7 @@ pub async fn a_token_reaches_the_fences_of_its_own_source(place: Place) {
     let storage = &place.storage;
     commit_one(storage, by("tok_bot", 5, "i", &["a"])).await;
     assert!(stored(&commit_one(storage, by("tok_other", 9, "thief", &[])).await).is_empty());
-    // In one group, too.
+    // The same within one group.
     let group = [by("tok_other", 10, "thief", &[]), by("tok_bot", 5, "i", &["b"])];
     let settled = storage.commit(&group).await.unwrap();
     assert_eq!(stored(&settled[1]).len(), 1);
@@ -175,10 +175,10 @@ pub async fn a_token_reaches_the_fences_of_its_own_source(place: Place) {
         |name: &str| known.iter().find(|it| it.source.as_ref().unwrap().endpoint_identity == name);
     assert_eq!(of("bot").unwrap().newest.epoch.get(), 5);
     assert_eq!(of("other").unwrap().newest.epoch.get(), 10);
-    // Page by page nothing is left out.
+    // Pages are complete.
     let next = storage.fences(None, &known[0].cursor(), 10).await.unwrap();
     assert_eq!(next, known[1..]);
-    // One is reset alone, or all of the duty.
+    // A reset deletes the fence of one source, or all of the duty.
     let source = of("other").unwrap().source.clone();
     let theirs = storage.fences(source.as_ref(), "", 10).await.unwrap();
     assert_eq!(theirs, [of("other").unwrap().clone()]);
@@ -191,13 +191,13 @@ pub async fn a_token_reaches_the_fences_of_its_own_source(place: Place) {
     assert_eq!(storage.fences(None, "", 10).await.unwrap(), []);
 }
 
-/// As all fences were before they had sources, and as they are without tokens.
+/// Such as fences stored before they had sources, and those without tokens.
 pub async fn a_fence_without_a_source_counts_for_every_one(place: Place) {
     two_sources(&place).await;
     let storage = &place.storage;
     commit_one(storage, held(fence("bot", 7, "old"), &[])).await;
     for token_id in ["tok_bot", "tok_other"] {
-        // Whose the newer hold is is none of their business.
+        // The newer holder is not revealed to them.
         let late = commit_one(storage, by(token_id, 6, "stale", &["a"])).await;
         assert_eq!(late, SubmissionOutcome::Rejected(SubmissionRejection::Fenced(None)));
         let pretender = commit_one(storage, by(token_id, 7, "stale", &["a"])).await;
@@ -212,7 +212,7 @@ pub async fn a_fence_without_a_source_counts_for_every_one(place: Place) {
 
 pub async fn an_epoch_that_no_store_grants_is_refused(place: Place) {
     let storage = &place.storage;
-    // The microseconds of a moment that is over, and the last epoch of all.
+    // The maximum epoch, and the microseconds of a past time.
     let clock = OBSERVED as u64;
     let group = [
         held(fence("bot", Epoch::MAX_VALUE.get(), "thief"), &["a"]),
@@ -246,7 +246,7 @@ pub async fn the_fences_of_a_source_are_bounded(place: Place) {
         let token_id = Some(token_id.to_owned());
         Submission { token_id, ..held(fence(duty, 1, "i"), &[duty]) }
     };
-    // The last one, the first too many, and one of somebody else.
+    // The last fence, one too many, and one of another source.
     let group =
         [fenced("tok_bot", "last"), fenced("tok_bot", "more"), fenced("tok_other", "theirs")];
     let settled = storage.commit(&group).await.unwrap();
@@ -256,9 +256,9 @@ pub async fn the_fences_of_a_source_are_bounded(place: Place) {
         SubmissionOutcome::Rejected(SubmissionRejection::BadFence(BadFence::TooMany))
     );
     assert_eq!(stored(&settled[2]).len(), 1);
-    // Those that are there go on.
+    // Existing fences still work.
     assert_eq!(stored(&commit_one(storage, by("tok_bot", 6, "j", &["a"])).await).len(), 1);
-    // One less, one more.
+    // Deleting one makes room for another.
     let source =
         SourceScope { endpoint_identity: "bot".to_owned(), ..new_token("").scope.unwrap() };
     storage.reset_fence("x/7", Some(&source), &by_me("gone")).await.unwrap().unwrap();

@@ -136,7 +136,7 @@ pub async fn a_page_ends_with_its_bytes(place: Place) {
         commit_one(&place.storage, named(&[&name])).await;
     }
     let page = read_page(&place.storage, &query(10)).await;
-    // Four have a few bytes more than 4 MiB.
+    // Four messages slightly exceed 4 MiB.
     assert_eq!((positions(&page.messages), page.at_end), (vec![1, 2, 3, 4], false));
     assert_eq!(positions(&follow(&place.storage, query(10)).await), [1, 2, 3, 4, 5, 6]);
 }
@@ -170,7 +170,7 @@ pub async fn found_trimmed_or_nothing(place: Place) {
     assert_eq!(place.storage.message(id).await.unwrap(), MessageLookup::Nothing);
 }
 
-/// Whoever follows sees 1, 2, 3 and so on while two handles write: nothing appears behind them.
+/// While two handles write, a reader sees 1, 2, 3 and so on: no message appears below its position.
 pub async fn readers_see_positions_in_order(place: Place) {
     let other = place.open().await;
     let done = Arc::new(AtomicBool::new(false));
@@ -222,7 +222,7 @@ pub async fn a_cursor_names_its_message(place: Place) {
         assert_eq!((positions(&rest.messages), rest.next_after), (vec![3, 4], cursor(4)));
         let end = read_page(&place.storage, &asked(rest.next_after)).await;
         assert_eq!((end.messages.len(), end.next_after, end.at_end), (0, cursor(4), true));
-        // Nothing matches, and yet it is known how far it looked.
+        // Without a match, the cursor still advances.
         let none = InboxQuery { sender_identity: text("nobody"), ..asked(cursor(1)) };
         assert_eq!(read_page(&place.storage, &none).await.next_after, cursor(4));
         for (position, other) in [(2, 1), (4, 3), (1, 4)] {
@@ -233,7 +233,7 @@ pub async fn a_cursor_names_its_message(place: Place) {
     }
 }
 
-/// Who came as far as a message that retention has taken is still recognised.
+/// A cursor at a message that retention has deleted is still recognised.
 pub async fn a_cursor_outlives_its_message(place: Place) {
     fill(&place, 3).await;
     let read = read_page(&place.storage, &query(10)).await;
@@ -255,14 +255,14 @@ pub async fn a_cursor_outlives_its_message(place: Place) {
             assert_eq!((positions(&found.messages), found.trimmed), (new.clone(), 3));
             assert!(!new.is_empty() || found.next_after == last);
             diverged(&place.storage, &asked(wrong)).await;
-            // Of what is gone nothing can be compared; `trimmed` tells that something is missing.
+            // Deleted messages cannot be compared; `trimmed` shows the gap.
             let behind = read_page(&place.storage, &asked(first)).await;
             assert_eq!((positions(&behind.messages), behind.trimmed), (new.clone(), 3));
         }
     }
 }
 
-/// Takes away what came after a position, as the restore of a backup does.
+/// Deletes everything after a position, as restoring a backup does.
 async fn restore(place: &Place, last: i64) {
     place.execute(&format!("DELETE FROM message_inbox WHERE position > {last}")).await;
     let keys = "DELETE FROM ingest_dedupe
@@ -275,7 +275,7 @@ async fn restore(place: &Place, last: i64) {
     place.execute(&row).await;
 }
 
-/// Three messages, a backup, two more, and the restore: cursors at the third and the fifth.
+/// Commits five messages and restores a backup of three. Returns cursors at the third and fifth.
 async fn restored(place: &Place) -> (InboxCursor, InboxCursor) {
     commit_one(&place.storage, named(&["a", "b", "c"])).await;
     let third = read_page(&place.storage, &query(10)).await.next_after;
@@ -317,7 +317,7 @@ pub async fn an_adopted_inbox_goes_on_far_above(place: Place) {
             let asked = InboxQuery { endpoint_identity: endpoint_identity.clone(), ..from(after) };
             assert_eq!(positions(&read_page(&place.storage, &asked).await.messages), new);
         }
-        // Page by page nobody has to cross what was left out.
+        // Paging skips the gap between the incarnations.
         let steps = InboxQuery { endpoint_identity, ..query(1) };
         let all = [&[1, 2, 3][..], &new].concat();
         assert_eq!(positions(&follow(&place.storage, steps).await), all);

@@ -19,7 +19,7 @@ use crate::place::Place;
 
 const T: i64 = MIDNIGHT + 10 * HOUR;
 
-/// Two instances at once: the one that started later stands for the connector.
+/// Of two instances, the one that started later represents the connector.
 pub async fn the_one_that_started_later_stands(place: Place) {
     let storage = &place.storage;
     let told = |n, at, uptime, cursor| at_cursor(Some(cursor), None, beat(n, at, uptime, 10));
@@ -27,7 +27,7 @@ pub async fn the_one_that_started_later_stands(place: Place) {
     let taken = take(storage, &told(2, T + SECOND, 1, "new"), T + SECOND).await;
     assert_eq!((taken.replaced, taken.registered), (Some(id(1)), false));
     assert_eq!(connector(storage).await.instance_id, Some(id(2)));
-    // The other one lives on: its counters count, its state does not.
+    // The other one still sends heartbeats: its counters count, its state does not.
     let zombie = saying(Health::Error, Some("lost"), told(1, T + MINUTE, 660, "older"));
     let taken = take(storage, &zombie, T + MINUTE).await;
     assert_eq!((taken.replaced, taken.late), (None, false));
@@ -39,26 +39,26 @@ pub async fn the_one_that_started_later_stands(place: Place) {
     assert_eq!(known.counters, counters(20));
     let it = instance(storage, 1).await;
     assert_eq!((it.state.as_str(), it.checkpoint_cursor.as_deref()), ("error", Some("older")));
-    // The newest come first.
+    // Instances are sorted by newest heartbeat.
     let order = shown(storage, &bot()).await.instances;
     assert_eq!(order.iter().map(|it| it.instance_id).collect::<Vec<_>>(), [id(1), id(2)]);
 }
 
-/// Uptimes are in whole seconds and beats are under way for some time: the start that is computed
-/// moves. The earliest counts, so that two instances do not take turns.
+/// The computed start varies, because uptimes are whole seconds and heartbeats are delayed. The
+/// earliest counts, so that two instances do not alternate.
 pub async fn the_earliest_start_counts(place: Place) {
     let storage = &place.storage;
     hear(storage, 1, T, 100, 1).await;
     hear(storage, 2, T, 90, 1).await;
-    // This one was under way for twenty seconds.
+    // This heartbeat was delayed by twenty seconds.
     let slow = take(storage, &beat(1, T + MINUTE, 160, 1), T + MINUTE + 20 * SECOND).await;
     assert_eq!(slow.replaced, None);
     assert_eq!(instance(storage, 1).await.started_at, T - 100 * SECOND);
-    // Sooner than ever: then it started earlier than was known.
+    // A shorter delay than before: it started earlier than known.
     take(storage, &beat(2, T + MINUTE, 160, 1), T + MINUTE).await;
     assert_eq!(instance(storage, 2).await.started_at, T - 100 * SECOND);
     assert_eq!(connector(storage).await.instance_id, Some(id(2)));
-    // Under the same id it starts again, and later than the other one.
+    // It restarts with the same id, later than the other one.
     let again = hear(storage, 1, T + 2 * MINUTE, 3, 1).await;
     assert_eq!(again.replaced, Some(id(2)));
     assert_eq!(instance(storage, 1).await.started_at, T + 2 * MINUTE - 3 * SECOND);
@@ -79,12 +79,12 @@ pub async fn a_silent_instance_gives_way(place: Place) {
     assert_eq!(before.replaced, None);
     let after = take(storage, &early(2), T + MAX_SILENCE).await;
     assert_eq!(after.replaced, Some(id(1)));
-    // It comes back, and is the one that started later.
+    // It returns, and is the one that started later.
     assert_eq!(hear(storage, 1, T + MAX_SILENCE + 1, 960, 1).await.replaced, Some(id(2)));
 }
 
-/// An instance that beats seldom may be silent for longer: as far as the protocol lets it, or an
-/// operator.
+/// An instance with a long interval may be silent for longer, within the limit of the protocol or
+/// of the operator's policy.
 pub async fn a_slow_instance_may_be_silent_for_longer(place: Place) {
     let storage = &place.storage;
     for (gap, policy, silent) in [
@@ -117,19 +117,19 @@ pub async fn a_stopping_instance_gives_way(place: Place) {
     assert_eq!((known.instance_id, known.state.as_str()), (Some(id(2)), "degraded"));
     assert_eq!(instance(storage, 2).await.stopped_at, Some(T + 1));
     assert_eq!(hear(storage, 1, T + 2, 601, 1).await.replaced, Some(id(2)));
-    // A late one does not make it live again, a newer one does.
+    // A late heartbeat does not undo the stop; a newer one does.
     hear(storage, 2, T - 1, 1, 1).await;
     assert_eq!(instance(storage, 2).await.stopped_at, Some(T + 1));
     hear(storage, 2, T + 3, 62, 2).await;
     assert_eq!(instance(storage, 2).await.stopped_at, None);
-    // It has to be degraded to mean it.
+    // The message means a stop only in state `degraded`.
     let error = saying(Health::Error, Some(STOPPING), beat(2, T + 4, 63, 2));
     take(storage, &error, T + 4).await;
     assert_eq!(instance(storage, 2).await.stopped_at, None);
 }
 
-/// Ten instances of one endpoint beat at once, each through two handles: what they send overtakes
-/// each other, and some of it comes twice.
+/// Ten instances of one endpoint send heartbeats concurrently, each through two handles. Heartbeats
+/// overtake each other, and some are duplicated.
 pub async fn ten_instances_at_once(place: Place) {
     const BEATS: i64 = 16;
     let mut handles = Vec::new();
@@ -150,7 +150,7 @@ pub async fn ten_instances_at_once(place: Place) {
             beating.spawn(async move {
                 let mut taken = Vec::new();
                 let numbers: Vec<i64> = (1..=BEATS).filter(|it| it % 2 == half).collect();
-                // Pairs change places, and every fourth comes twice.
+                // Pairs are swapped, and every fourth is sent twice.
                 for pair in numbers.chunks(2) {
                     for number in pair.iter().rev() {
                         for _ in 0..=i64::from(number % 4 == 0) {
@@ -202,8 +202,8 @@ fn is_of(logged: &tenure_switchboard::storage::HistoryEntry, instance: u128, sen
     logged.instance_id == id(instance) && logged.sent_at == sent_at
 }
 
-/// Ten writers may be too many at once for a file: who is told so sends again. `None` when too many
-/// were registered.
+/// Stores a heartbeat, and retries while the file is busy with ten writers. Returns `None` if too
+/// many connectors were registered.
 pub async fn take_now(
     storage: &Arc<dyn Storage>,
     beat: &ReceivedHeartbeat,

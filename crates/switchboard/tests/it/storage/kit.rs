@@ -1,4 +1,4 @@
-//! What the cases have in common.
+//! Helpers of the test cases.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub fn sha(text: &str) -> [u8; 32] {
     Sha256::digest(text.as_bytes()).into()
 }
 
-/// An event that is known by its name, and says it.
+/// Returns an event whose dedupe key and text are its name.
 pub fn event(name: &str) -> IngestEvent {
     let key = format!("event:telegram:telegram:bot:{name}");
     let dedupe = Dedupe { digest: sha(&key), key, previous_hour: None };
@@ -40,7 +40,7 @@ pub fn event(name: &str) -> IngestEvent {
     }
 }
 
-/// An event that is known by its content and the hour in which it was observed.
+/// Returns an event whose dedupe key is its content and the hour of observation.
 pub fn content(text: &str, hour: i64, minute: i64) -> IngestEvent {
     let digest = |hour: i64| sha(&format!("hash {text} {hour}"));
     let key = format!("hash:telegram:bot:user:{hour}:{text}");
@@ -53,7 +53,7 @@ pub fn item(event: IngestEvent) -> SubmittedEvent {
     SubmittedEvent { request_id: Uuid::now_v7(), event }
 }
 
-/// A submission of these events, without fence and token.
+/// Returns a submission of these events, without fence and token.
 pub fn sent(events: impl IntoIterator<Item = IngestEvent>) -> Submission {
     Submission { items: events.into_iter().map(item).collect(), fence: None, token_id: None }
 }
@@ -70,7 +70,7 @@ pub fn fence(duty: &str, epoch: u64, instance: &str) -> IngestFence {
     }
 }
 
-/// A submission under a hold.
+/// Returns a submission under a hold.
 pub fn held(fence: IngestFence, names: &[&str]) -> Submission {
     Submission { fence: Some(fence), ..named(names) }
 }
@@ -103,12 +103,12 @@ pub fn is_fenced(settled: &SubmissionOutcome, epoch: u64, instance: &str) {
     }
 }
 
-/// What "me" decides, without a token.
+/// Returns a decision of "me", without a token.
 pub fn by_me(reason: &str) -> Decision {
     Decision { by: "me".to_owned(), reason: reason.to_owned(), token_id: None }
 }
 
-/// A page of the inbox, to whom the cursor belongs.
+/// Reads a page with a cursor that belongs to the inbox.
 pub async fn read_page(storage: &Arc<dyn Storage>, query: &InboxQuery) -> InboxPage {
     match storage.inbox(query).await.unwrap() {
         InboxRead::Page(page) => page,
@@ -116,7 +116,7 @@ pub async fn read_page(storage: &Arc<dyn Storage>, query: &InboxQuery) -> InboxP
     }
 }
 
-/// The inbox is not the one that the cursor comes from.
+/// Checks that the cursor is from another inbox.
 pub async fn diverged(storage: &Arc<dyn Storage>, query: &InboxQuery) -> Diverged {
     match storage.inbox(query).await.unwrap() {
         InboxRead::Diverged(inbox) => inbox,
@@ -124,7 +124,7 @@ pub async fn diverged(storage: &Arc<dyn Storage>, query: &InboxQuery) -> Diverge
     }
 }
 
-/// Everything in the inbox.
+/// Returns all messages of the inbox.
 pub async fn inbox(storage: &Arc<dyn Storage>) -> Vec<InboxMessage> {
     follow(storage, InboxQuery { limit: 1000, ..InboxQuery::default() }).await
 }
@@ -175,7 +175,7 @@ pub fn micros(duration: Duration) -> i64 {
     duration.as_micros() as i64
 }
 
-/// An attempt with the token of this id, five failures in a quarter of an hour.
+/// Returns an attempt with this token; the limit is five failures in a quarter of an hour.
 pub fn attempt(token_id: &str, address: &str) -> Attempt {
     let (address, window) = (address.to_owned(), micros(HOUR / 4));
     Attempt { hash: Some(sha(token_id)), address, limit: 5, window }

@@ -111,7 +111,7 @@ pub async fn a_letter_ends_once(place: Place) {
     assert_eq!(kept.resolved_by.as_deref(), Some("me"));
     assert_eq!(kept.resolution.as_deref(), Some("it works now"));
     assert!(kept.resolved_at.is_some_and(|at| at >= kept.posted_at));
-    // Posting it again does not bring it back.
+    // Posting it again does not reopen it.
     let again = place.storage.post_letter(&letter("a"), None, None).await.unwrap();
     assert_eq!(again, PostOutcome::Kept { id, duplicate: true });
     assert_eq!(place.storage.pending_letters().await.unwrap(), 0);
@@ -153,7 +153,7 @@ pub async fn letters_are_listed_oldest_first(place: Place) {
     assert_eq!(list(of_other).await, [other.id]);
 }
 
-/// A source is channel, provider and endpoint; a page of its letters has no others.
+/// Letters are filtered by channel, provider and endpoint.
 pub async fn letters_of_one_source(place: Place) {
     let mut ids = Vec::new();
     for (name, channel, provider, endpoint) in [

@@ -1,4 +1,4 @@
-//! To whom messages went.
+//! Outcomes of messages.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::place::Place;
 
 const T: i64 = MIDNIGHT + 10 * HOUR;
 
-/// A message in the inbox.
+/// Commits a message and returns its id.
 pub async fn message(storage: &Arc<dyn Storage>, name: &str) -> Uuid {
     stored(&commit_one(storage, submitted(&[name])).await)[0].request_id
 }
@@ -67,10 +67,10 @@ pub async fn outcomes_are_noted_once(place: Place) {
     assert_eq!(state(storage, one).await, "dispatched");
     assert_eq!(outcomes(storage, one).await, of_two("general health", ""));
     assert_eq!(report(storage, one, &["health"], &[], T + 1).await, told(0));
-    // Who has acknowledged stays so.
+    // An acknowledgement is final.
     assert_eq!(report(storage, one, &[], &["health"], T + 1).await, told(0));
     assert_eq!(state(storage, one).await, "dispatched");
-    // Who has failed may do it later.
+    // A failed target may acknowledge later.
     assert_eq!(report(storage, one, &["health"], &["Zoo", "finance"], T + 2).await, told(2));
     assert_eq!(report(storage, one, &[], &["finance"], T + 2).await, told(0));
     assert_eq!(state(storage, one).await, "failed");
@@ -84,7 +84,7 @@ pub async fn outcomes_are_noted_once(place: Place) {
         (state(storage, two).await.as_str(), outcomes(storage, two).await),
         ("accepted", of_two("", ""))
     );
-    // Of what is not in the inbox nothing is noted.
+    // For a message that is not in the inbox nothing is recorded.
     let nobody = id(7);
     assert_eq!(report(storage, nobody, &["a"], &["b"], T).await, OutcomeReceipt::default());
     assert_eq!(outcomes(storage, nobody).await, of_two("", ""));
@@ -99,7 +99,7 @@ pub async fn fanout_counts_who_has_acknowledged(place: Place) {
     assert!(storage.fanout("2026-01-01").await.unwrap().is_empty());
     let rolled = count(storage, 1, evening + 1).await;
     assert_eq!((rolled.beats, rolled.outcomes), (0, 3));
-    // The same again is not counted again; what failed is counted when it is taken.
+    // A repeated acknowledgement is not counted again; a failed target counts once it acknowledges.
     report(storage, one, &["health"], &[], evening + 2 * MINUTE).await;
     report(storage, two, &["general"], &[], evening + 2 * MINUTE).await;
     assert_eq!(count(storage, 1, evening + HOUR).await.outcomes, 1);
@@ -118,21 +118,21 @@ pub async fn fanout_counts_who_has_acknowledged(place: Place) {
     assert!(fanout("2026-02-15").await.is_empty());
 }
 
-/// What a deleted connector's messages became is still told, and counted for nobody.
+/// Outcomes of a deleted connector's messages are still shown, but counted for no connector.
 pub async fn a_deleted_connector_fans_out_no_more(place: Place) {
     let storage = &place.storage;
     let (one, two) = (message(storage, "a").await, message(storage, "b").await);
     hear(storage, 1, T, 60, 1).await;
     report(storage, one, &["health"], &["general"], T).await;
     count(storage, 1, T + 1).await;
-    // One is counted, and one is to be.
+    // One outcome is counted, and one is not yet.
     report(storage, two, &["health"], &[], T + MINUTE).await;
     let mut other = told_of(one, &["other"]);
     other.endpoint_identity = "bot2".to_owned();
     storage.report(&other, TimeSource::At(T + MINUTE)).await.unwrap().unwrap();
     assert!(storage.delete(&bot(), &by_me("over")).await.unwrap().unwrap());
     assert_eq!(outcomes(storage, two).await, of_two("health", ""));
-    // From now on it counts again.
+    // New outcomes count again.
     report(storage, one, &["general"], &[], T + 2 * MINUTE).await;
     assert_eq!(count(storage, 1, T + HOUR).await.outcomes, 2);
     let fanout = storage.fanout("2026-01-01").await.unwrap();
@@ -140,7 +140,7 @@ pub async fn a_deleted_connector_fans_out_no_more(place: Place) {
     assert_eq!(found, [("bot", "general"), ("bot2", "other")]);
 }
 
-/// Beats and outcomes are counted by the same steps.
+/// The same steps count heartbeats and outcomes.
 pub async fn outcomes_alone_are_counted(place: Place) {
     let storage = &place.storage;
     let one = message(storage, "a").await;
@@ -151,11 +151,11 @@ pub async fn outcomes_alone_are_counted(place: Place) {
     let two = message(storage, "b").await;
     report(storage, one, &["general"], &[], T + 20 * MINUTE).await;
     report(storage, two, &["health"], &[], T + 20 * MINUTE).await;
-    // It is not told again.
+    // A repeated report counts nothing.
     report(storage, two, &["health"], &[], T + 21 * MINUTE).await;
     let step = storage.roll_up(epoch(1), TimeSource::At(T + HOUR)).await.unwrap();
     assert_eq!((step.beats, step.outcomes, step.more), (0, 2, false));
-    // A day is what all its steps counted.
+    // A day is the sum of all its steps.
     let fanout = storage.fanout("2026-01-01").await.unwrap();
     let found: Vec<_> = fanout.iter().map(|it| (&*it.target, it.messages)).collect();
     assert_eq!(found, [("general", 1), ("health", 2)]);

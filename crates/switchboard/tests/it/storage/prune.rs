@@ -20,7 +20,7 @@ pub async fn bodies_and_keys_apart(place: Place) {
     assert_eq!(pruned, PruneReport { messages: 3, ..PruneReport::default() });
     let page = read_page(&place.storage, &InboxQuery { limit: 9, ..InboxQuery::default() }).await;
     assert_eq!((positions(&page.messages), page.trimmed), (vec![4], 3));
-    // Whoever was accepted is still recognised.
+    // An accepted event is still recognised.
     let again = commit_one(&place.storage, named(&["b"])).await;
     assert!(stored(&again)[0].duplicate);
     place.age("ingest_dedupe", "last_seen_at", 15 * DAY, "seen = 1").await;

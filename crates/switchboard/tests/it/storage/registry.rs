@@ -1,4 +1,4 @@
-//! Connectors as operators see them.
+//! Connectors, as shown to operators.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ async fn names(storage: &Arc<dyn Storage>, limit: usize, archived: bool) -> Vec<
     }
 }
 
-/// What is noted of connectors: action, whose, by whom and why, newest first.
+/// Returns the audit trail of connectors: action, connector, author and reason, newest first.
 async fn noted(storage: &Arc<dyn Storage>) -> Vec<[String; 4]> {
     let trail = storage.audit(None, 100).await.unwrap();
     let trail = trail.into_iter().filter(|it| it.action_type.starts_with("connector_"));
@@ -48,7 +48,7 @@ pub async fn an_operator_registers(place: Place) {
     assert_eq!((known.connector.last_heartbeat_at, known.connector.uptime_s), (None, None));
     assert!(known.instances.is_empty());
     assert!((known.now - known.connector.first_seen_at).abs() < MINUTE, "{known:?}");
-    // It is heard: known before, and somebody stands for it for the first time.
+    // Its first heartbeat: the connector is known, but had no representative.
     let taken = hear(storage, 1, T, 60, 1).await;
     assert!(!taken.registered && taken.replaced.is_none(), "{taken:?}");
     assert_eq!(connector(storage).await.instance_id, Some(id(1)));
@@ -73,7 +73,7 @@ pub async fn pages_are_in_the_order_of_bytes(place: Place) {
     assert!(names(storage, 5, true).await.is_empty());
 }
 
-/// One page has all of an endpoint, however many others there are.
+/// A page has all connectors of an endpoint, however many others exist.
 pub async fn connectors_of_one_endpoint(place: Place) {
     let storage = &place.storage;
     for (of_type, endpoint) in [("a", "x"), ("b", "y"), ("c", "x"), ("d", "y")] {
@@ -121,7 +121,7 @@ pub async fn a_beat_takes_it_back(place: Place) {
     let storage = &place.storage;
     hear(storage, 1, T, 60, 5).await;
     storage.archive(&bot(), true, &by_me("old")).await.unwrap().unwrap();
-    // What is late says nothing of now.
+    // A late heartbeat does not unarchive.
     let late = hear(storage, 1, T - 1, 59, 4).await;
     assert!(late.late && !late.revived, "{late:?}");
     assert!(connector(storage).await.archived_at.is_some());
@@ -134,7 +134,7 @@ pub async fn a_beat_takes_it_back(place: Place) {
 
 pub async fn a_deleted_connector_leaves_nothing(place: Place) {
     let storage = &place.storage;
-    // Its neighbour by type and by endpoint, too.
+    // Also connectors with a similar type or endpoint.
     let names = [bot(), named("telegram_bot", "bot2"), named("telegram", "bot")];
     for name in &names {
         for (instance, done) in [(1, 5), (2, 6)] {
@@ -162,7 +162,7 @@ pub async fn a_deleted_connector_leaves_nothing(place: Place) {
         assert_eq!(rows, 2 * of_each, "{table}");
     }
     assert_eq!(noted(storage).await, [["connector_delete", "telegram_bot/bot", "me", "over"]]);
-    // What it does from now on is all that it did.
+    // Counting starts anew with its next heartbeat.
     assert!(hear(storage, 1, T + HOUR, 3660, 8).await.registered);
     count(storage, 1, T + 2 * HOUR).await;
     let hours = series(storage, &bot(), SeriesStep::Hour).await;
@@ -172,7 +172,7 @@ pub async fn a_deleted_connector_leaves_nothing(place: Place) {
     assert_eq!(hours[&(T + HOUR)], measures(2, [1, 0, 0]));
 }
 
-/// Two names that are the same text side by side are two in the audit trail.
+/// Names that are equal when concatenated differ in the audit trail.
 pub async fn names_in_the_trail_are_apart(place: Place) {
     let storage = &place.storage;
     for name in [named("a/b", "c"), named("a", "b/c"), named("a%2Fb", "c")] {
@@ -194,7 +194,7 @@ pub async fn the_types_of_an_endpoint(place: Place) {
     assert!(storage.connector_types("nobody").await.unwrap().is_empty());
 }
 
-/// What was done today is told with the connector.
+/// A connector is shown with its counts of today.
 pub async fn today_is_of_the_stores_clock(place: Place) {
     let storage = &place.storage;
     let listed = |name: ConnectorKey| async move {
@@ -206,13 +206,13 @@ pub async fn today_is_of_the_stores_clock(place: Place) {
         (page.now, page.connectors.iter().find(find).unwrap().today)
     };
     let now = shown_now(storage).await;
-    // Yesterday's is not today's.
+    // Yesterday's counts are not included.
     hear(storage, 1, now - 25 * HOUR, 60, 5).await;
     take(storage, &beat(1, now, 120, 8), now).await;
     assert_eq!(listed(bot()).await.1, Measures::default());
     count(storage, 1, now + 1).await;
     let (at, today) = listed(bot()).await;
-    // A day may have ended meanwhile.
+    // Unless midnight (UTC) has passed meanwhile.
     if at.div_euclid(24 * HOUR) == now.div_euclid(24 * HOUR) {
         assert_eq!(today, measures(3, [1, 0, 0]));
         assert_eq!(connector(storage).await.today, today);
@@ -220,7 +220,7 @@ pub async fn today_is_of_the_stores_clock(place: Place) {
     assert_eq!(listed(named("api", "idle")).await.1, Measures::default());
 }
 
-/// The store's clock.
+/// Returns the store's clock.
 async fn shown_now(storage: &Arc<dyn Storage>) -> i64 {
     storage.register(&named("api", "idle"), "me").await.unwrap();
     shown(storage, &named("api", "idle")).await.now
@@ -240,7 +240,7 @@ pub async fn a_hundred_instances_are_shown(place: Place) {
 
 pub async fn the_history_page_by_page(place: Place) {
     let storage = &place.storage;
-    // Three at the same moment, and one that is not healthy.
+    // Three heartbeats at the same time, and one that is not healthy.
     for (number, at) in [T, T + 1, T + 1, T + 1, T + 2].into_iter().enumerate() {
         let state = if number == 2 { Health::Degraded } else { Health::Healthy };
         let uptime = 60 + number as i64;

@@ -31,13 +31,13 @@ pub async fn a_replica_that_is_not_seen_is_gone(place: Place) {
     let old = "address = '10.0.0.1:8040'";
     place.age("switchboard_replica", "seen_at", Duration::from_secs(61), old).await;
     assert_eq!(storage.replica(Uuid::from_u128(1)).await.unwrap(), None);
-    // It is back when it says so; the others are taken away.
+    // An announcement restores it; the expired ones are deleted.
     storage.announce(Uuid::from_u128(1), "10.0.0.1:8040").await.unwrap();
     assert!(storage.replica(Uuid::from_u128(1)).await.unwrap().is_some());
     assert_eq!(place.execute("SELECT count(*) FROM switchboard_replica").await, 1);
 }
 
-/// One that knows no more than the first two migrations would misread what the others changed.
+/// A replica that knows only the first two migrations would misread newer data.
 pub async fn a_replica_of_an_older_version_is_refused(place: Place) {
     let may_go_on = "SELECT count(*) FROM switchboard_migration WHERE number > 2 AND breaking = ''";
     assert_eq!(place.execute(may_go_on).await, 0);

@@ -1,4 +1,4 @@
-//! What was counted.
+//! Statistics.
 
 use std::sync::Arc;
 
@@ -17,11 +17,11 @@ use crate::place::Place;
 
 const T: i64 = MIDNIGHT + 10 * HOUR;
 
-/// The reference loses what is done between the last beat of an hour and the first of the next.
+/// The reference loses growth between the last heartbeat of an hour and the first of the next.
 pub async fn the_first_interval_of_an_hour_counts(place: Place) {
     let storage = &place.storage;
     let start = T - MINUTE;
-    // Before the first hour, so that each has 30 beats of 10.
+    // Before the first hour, so that each hour has 30 heartbeats of 10.
     hear(storage, 1, start, 60, 0).await;
     for number in 1..=90 {
         let at = start + number * 2 * MINUTE;
@@ -35,12 +35,12 @@ pub async fn the_first_interval_of_an_hour_counts(place: Place) {
     }
 }
 
-/// The reference subtracts what an instance had done before it started again.
+/// The reference subtracts the counters from before a restart.
 pub async fn a_restart_never_gives_a_negative_hour(place: Place) {
     let storage = &place.storage;
     hear(storage, 1, T, 60, 10_000).await;
     hear(storage, 1, T + 10 * MINUTE, 660, 10_050).await;
-    // A new process, then one that starts again under its id.
+    // A new process, then one that restarts with its id.
     hear(storage, 2, T + 20 * MINUTE, 5, 3).await;
     hear(storage, 2, T + 30 * MINUTE, 605, 7).await;
     hear(storage, 2, T + 40 * MINUTE, 5, 2).await;
@@ -70,7 +70,7 @@ pub async fn hours_and_days_by_arrival(place: Place) {
     let days = series(storage, &bot(), SeriesStep::Day).await;
     let expected = [(MIDNIGHT, before), (MIDNIGHT + DAY, after)];
     assert_eq!(days.into_iter().collect::<Vec<_>>(), expected);
-    // Only since a time.
+    // Only from a given time on.
     let since = storage.series(&bot(), MIDNIGHT + DAY, SeriesStep::Day).await.unwrap();
     assert_eq!(since.iter().map(|it| it.start).collect::<Vec<_>>(), [MIDNIGHT + DAY]);
     let since = storage.series(&bot(), MIDNIGHT + DAY, SeriesStep::Hour).await.unwrap();
@@ -89,7 +89,7 @@ pub async fn late_beats_count_nowhere(place: Place) {
     assert_eq!(series(storage, &bot(), SeriesStep::Day).await[&MIDNIGHT], measures(10, [1, 0, 0]));
 }
 
-/// How much of a day was healthy, to two digits.
+/// Share of a day that was healthy, to two digits.
 pub async fn the_uptime_of_a_day(place: Place) {
     let storage = &place.storage;
     let hundredths = "SELECT CAST(round(uptime_pct * 100) AS bigint) FROM connector_stats_daily";
@@ -100,7 +100,7 @@ pub async fn the_uptime_of_a_day(place: Place) {
     }
     count(storage, 1, T + 3).await;
     assert_eq!(place.execute(hundredths).await, 6667);
-    // What is added later counts with it.
+    // Later heartbeats are included.
     for number in 3..7 {
         hear(storage, 1, T + number, 60 + number, 1).await;
     }
@@ -108,7 +108,7 @@ pub async fn the_uptime_of_a_day(place: Place) {
     assert_eq!(place.execute(hundredths).await, 8571);
 }
 
-/// A step counts what was stored before it, once, whatever the times say.
+/// A step counts everything stored before it once, whatever the times are.
 pub async fn each_beat_counts_once(place: Place) {
     let storage = &place.storage;
     for number in 0..2 {
@@ -127,7 +127,7 @@ pub async fn each_beat_counts_once(place: Place) {
     assert_eq!(series(storage, &bot(), SeriesStep::Day).await[&MIDNIGHT], measures(4, [4, 0, 0]));
 }
 
-/// After a downtime it catches up, ten thousand at a time, and says how far behind it is.
+/// After a downtime it catches up, ten thousand at a time, and reports its lag.
 pub async fn a_step_of_counting_is_bounded(place: Place) {
     let storage = &place.storage;
     hear(storage, 1, T, 60, 1).await;
@@ -154,8 +154,8 @@ pub async fn an_older_epoch_counts_nothing(place: Place) {
     assert!(storage.roll_up(epoch(7), TimeSource::At(T + 3 * HOUR)).await.unwrap().fenced);
 }
 
-/// The store's clock is a year ahead for a moment, then an hour behind: counting goes on, each
-/// beat counts once, and periods come back.
+/// The store's clock is a year ahead for a moment, then an hour behind: counting continues, each
+/// heartbeat counts once, and periods recover.
 pub async fn a_clock_that_steps_freezes_nothing(place: Place) {
     let storage = &place.storage;
     hear(storage, 1, T, 60, 1).await;
@@ -170,7 +170,7 @@ pub async fn a_clock_that_steps_freezes_nothing(place: Place) {
     let rolled = count(storage, 1, T + 3 * MINUTE).await;
     assert_eq!((rolled.beats, rolled.behind), (1, 0));
     assert_eq!(series(storage, &bot(), SeriesStep::Hour).await[&T], measures(3, [2, 0, 0]));
-    // What came under the clock that was ahead has come, too.
+    // Heartbeats stored while the clock was ahead are counted, too.
     assert_eq!(sums(storage).await, [(13, 26); 3]);
     let request_id = message(storage, "a").await;
     report(storage, request_id, &["health"], &[], T - HOUR).await;
@@ -194,11 +194,10 @@ pub async fn sums(storage: &Arc<dyn Storage>) -> [(i64, i64); 3] {
 
 pub async fn periods_grow_and_shrink(place: Place) {
     let storage = &place.storage;
-    // Ten minutes past each hour of 40 days there is one more.
+    // Four heartbeats a day for 40 days, ten minutes past the hour.
     let mut done = 0;
     let start = MIDNIGHT - 40 * DAY;
     for hour in 0..40 * 24 {
-        // Four times a day is enough.
         if hour % 6 == 0 {
             done += 1;
             let at = start + hour * HOUR + 10 * MINUTE;
@@ -207,7 +206,7 @@ pub async fn periods_grow_and_shrink(place: Place) {
     }
     let expect = |n: [i64; 3]| n.map(|n| (n, 2 * n));
     count(storage, 1, MIDNIGHT).await;
-    // At midnight the periods begin an hour, or a day, after what is so long ago.
+    // At midnight each period begins an hour or a day later than its length ago.
     assert_eq!(sums(storage).await, expect([3, 27, 29 * 4]));
     count(storage, 1, MIDNIGHT + 5 * HOUR).await;
     assert_eq!(sums(storage).await, expect([3, 27, 29 * 4]));
@@ -254,16 +253,16 @@ pub async fn sums_are_of_everybody(place: Place) {
     assert_eq!(sums, expected);
 }
 
-/// Numbers without end, in one step, end where numbers do.
+/// Sums of huge numbers in one step are capped.
 pub async fn counting_does_not_overflow(place: Place) {
     let storage = &place.storage;
-    // What is added later ends there, too.
+    // Later additions are capped, too.
     for round in 1..3 {
         for number in 0..4 {
             let at = T + round * MINUTE + number;
             hear(storage, 1, at, at - T, at - T).await;
         }
-        // As if there were thousands: each delta is as large as the column takes.
+        // Simulates thousands: each delta is the largest value of the column.
         let all = "UPDATE connector_heartbeat_log SET
             delta_messages_ingested = 9223372036854775807,
             delta_messages_failed = 9223372036854775807,
@@ -287,7 +286,7 @@ pub async fn counting_does_not_overflow(place: Place) {
     assert_eq!(sums(storage).await, [(0, 0); 3]);
 }
 
-/// Everything that the history still has is counted again, and nothing else changes.
+/// A recount covers everything that the history still has, and changes nothing else.
 pub async fn a_connector_is_counted_again(place: Place) {
     let storage = &place.storage;
     assert_eq!(storage.recount(&bot(), &by_me("why")).await.unwrap().unwrap(), None);
@@ -318,7 +317,7 @@ pub async fn a_connector_is_counted_again(place: Place) {
         let sql = format!("UPDATE {table} SET {set} WHERE {}", all[0]);
         assert!(place.execute(&sql).await > 0);
     }
-    // The second whole day is the first one that is there.
+    // The second day is the first that is complete.
     let since = storage.recount(&bot(), &by_me("a jump")).await.unwrap().unwrap();
     assert_eq!(since, Some(MIDNIGHT + DAY));
     let mut recounted = measures(1, [1, 0, 0]);
@@ -336,7 +335,7 @@ pub async fn a_connector_is_counted_again(place: Place) {
     let (_, month) = storage.sums(Period::Month).await.unwrap();
     assert_eq!((month[0].messages_ingested, month[1].messages_ingested), (7, 1_771_151_403));
     assert_eq!(series(storage, &other, SeriesStep::Day).await[&MIDNIGHT], measures(7, [1, 0, 0]));
-    // Again: nothing changes any more.
+    // A second recount changes nothing.
     let known = connector(storage).await;
     assert_eq!((known.counters.messages_ingested, known.counters.messages_failed), (0, 2));
     storage.recount(&bot(), &by_me("again")).await.unwrap().unwrap();
@@ -344,7 +343,7 @@ pub async fn a_connector_is_counted_again(place: Place) {
     assert_eq!(storage.audit(None, 9).await.unwrap()[0].action_type, "connector_recount");
 }
 
-/// Somebody counts under an old hold at the same time: nothing is counted twice.
+/// With a concurrent step under an old hold, nothing is counted twice.
 pub async fn two_count_at_once(place: Place) {
     let storage = &place.storage;
     for number in 0..60 {

@@ -1,4 +1,4 @@
-//! Retention of what connectors have told.
+//! Retention of the history of connectors.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub async fn what_is_not_counted_is_kept(place: Place) {
     }
     tidy(storage, NOTHING, now).await;
     assert_eq!(history(storage, &bot()).await.len(), 3);
-    // Three days of it are counted.
+    // Three days are counted.
     count(storage, 1, T + 2 * DAY + 1).await;
     for day in 3..5 {
         hear(storage, 1, T + day * DAY, 60 + day, day + 1).await;
@@ -59,7 +59,7 @@ pub async fn beats_are_kept_for_whole_days(place: Place) {
     count(storage, 1, now).await;
     let keep = HistoryRetention { beats: 7 * DAY, ..HistoryRetention::default() };
     tidy(storage, keep, now).await;
-    // Two days have ended seven days ago, and a part of the third is as old.
+    // Two days ended at least seven days ago, and part of the third is as old.
     let first = history(storage, &bot()).await[0].received_at;
     assert_eq!(first, MIDNIGHT + 2 * DAY);
     tidy(storage, keep, MIDNIGHT + 10 * DAY - 1).await;
@@ -96,7 +96,7 @@ pub async fn hours_days_and_the_rest_have_their_time(place: Place) {
     assert_eq!(left(T + 19 * DAY).await, ([1, 1, 1, 1, 2], [0; 5]));
     assert_eq!(left(T + 21 * DAY).await, ([0, 1, 1, 1, 2], [1, 0, 0, 0, 0]));
     assert_eq!(left(T + 39 * DAY).await, ([0, 1, 1, 1, 2], [0; 5]));
-    // The one that stands for its connector stays.
+    // The instance that represents its connector stays.
     assert_eq!(left(T + 42 * DAY).await, ([0, 1, 1, 0, 1], [0, 0, 0, 1, 1]));
     assert_eq!(instance(storage, 2).await.instance_id, id(2));
     assert_eq!(left(T + 59 * DAY).await, ([0, 1, 1, 0, 1], [0; 5]));
@@ -104,13 +104,13 @@ pub async fn hours_days_and_the_rest_have_their_time(place: Place) {
     assert_eq!(left(T + 900 * DAY).await, ([0, 0, 0, 0, 1], [0; 5]));
 }
 
-/// What failed and was acknowledged later is as old as that.
+/// The age of an outcome counts from its last change, such as a later acknowledgement.
 pub async fn an_outcome_is_as_old_as_its_last_news(place: Place) {
     let storage = &place.storage;
     let one = message(storage, "a").await;
     report(storage, one, &[], &["health", "general"], T).await;
     report(storage, one, &["health"], &[], T + 20 * DAY).await;
-    // No news.
+    // No change.
     report(storage, one, &["health"], &["general"], T + 25 * DAY).await;
     count(storage, 1, T + 45 * DAY).await;
     tidy(storage, HistoryRetention::default(), T + 45 * DAY).await;
@@ -119,14 +119,14 @@ pub async fn an_outcome_is_as_old_as_its_last_news(place: Place) {
     assert_eq!(outcomes(storage, one).await, of_two("", ""));
 }
 
-/// Hours and days are needed until they have left the periods, however long that takes.
+/// Hours and days are kept until they have left the periods, however long that takes.
 pub async fn periods_shrink_by_what_was_kept(place: Place) {
     let storage = &place.storage;
     hear(storage, 1, T, 60, 5).await;
     hear(storage, 1, T + 6 * DAY, 120, 7).await;
     count(storage, 1, T + 6 * DAY + 1).await;
     assert_eq!(sums(storage).await, [(2, 4), (7, 14), (7, 14)]);
-    // Nobody counts for a while, and what is old is taken away.
+    // Retention runs while counting is paused.
     tidy(storage, NOTHING, T + 300 * DAY).await;
     count(storage, 1, T + 7 * DAY).await;
     assert_eq!(sums(storage).await, [(0, 0), (2, 4), (7, 14)]);

@@ -1,4 +1,4 @@
-//! Tokens: made, taken over, revoked, and what they stop.
+//! Tokens: creation, replacement, revocation, and their effect on requests.
 
 use tenure_core::Code;
 use tenure_switchboard::storage::{
@@ -51,7 +51,7 @@ pub async fn a_token_takes_over_from_one_that_is_there(place: Place) {
     assert!(place.storage.create_token(&new).await.unwrap());
     let tokens = place.storage.tokens().await.unwrap();
     assert_eq!(tokens[1].replaces_token_id.as_deref(), Some("tok_a"));
-    // Both are good meanwhile.
+    // Both are valid meanwhile.
     for token_id in ["tok_a", "tok_b"] {
         stored(&commit_one(&place.storage, with_token(token_id, &["a"])).await);
     }
@@ -133,7 +133,7 @@ pub async fn an_ended_token_moves_no_fence(place: Place) {
     assert_eq!((standing.epoch.get(), standing.instance.as_str()), (7, "holder"));
 }
 
-/// Whatever is decided with a token that ended after it was looked at is not done.
+/// A decision with a token that ended after authentication changes nothing.
 pub async fn an_ended_token_decides_nothing(place: Place) {
     let storage = &place.storage;
     hear(storage, 1, MIDNIGHT, 60, 1).await;

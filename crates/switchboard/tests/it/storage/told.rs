@@ -1,4 +1,4 @@
-//! What connectors tell, for the cases.
+//! Heartbeats for the test cases.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub fn named(connector_type: &str, endpoint_identity: &str) -> ConnectorKey {
     }
 }
 
-/// The connector of [`beat`].
+/// Returns the connector of [`beat`].
 pub fn bot() -> ConnectorKey {
     named("telegram_bot", "bot")
 }
@@ -36,7 +36,7 @@ pub fn id(instance: u128) -> Uuid {
     Uuid::from_u128(instance)
 }
 
-/// Different numbers, so that none is taken for another: `n`, `2n` and so on.
+/// Returns distinct counters, so that a mix-up is noticed: `n`, `2n` and so on.
 pub fn counters(n: i64) -> Counters {
     Counters {
         messages_ingested: n,
@@ -47,7 +47,7 @@ pub fn counters(n: i64) -> Counters {
     }
 }
 
-/// A healthy beat of an instance of [`bot`].
+/// Returns a healthy heartbeat of an instance of [`bot`].
 pub fn beat(instance: u128, sent_at: i64, uptime_s: i64, done: i64) -> ReceivedHeartbeat {
     let heartbeat = Heartbeat {
         connector_type: "telegram_bot".to_owned(),
@@ -93,7 +93,7 @@ pub fn at_cursor(
     beat
 }
 
-/// Sends a beat that has to be taken, at a time of its own.
+/// Stores a heartbeat at a given time and checks that it is accepted.
 pub async fn take(
     storage: &Arc<dyn Storage>,
     beat: &ReceivedHeartbeat,
@@ -105,7 +105,7 @@ pub async fn take(
     }
 }
 
-/// A beat whose sender's clock is right.
+/// Stores a heartbeat of a sender whose clock is right.
 pub async fn hear(
     storage: &Arc<dyn Storage>,
     instance: u128,
@@ -129,7 +129,7 @@ pub async fn instance(storage: &Arc<dyn Storage>, instance: u128) -> ConnectorIn
     shown.instances.into_iter().find(|it| it.instance_id == id(instance)).unwrap()
 }
 
-/// The whole history of a connector, oldest first, page after page.
+/// Reads the whole history of a connector by pages; returns it oldest first.
 pub async fn history(storage: &Arc<dyn Storage>, name: &ConnectorKey) -> Vec<HistoryEntry> {
     let mut history: Vec<HistoryEntry> = Vec::new();
     loop {
@@ -151,7 +151,7 @@ pub fn epoch(number: u64) -> Epoch {
     Epoch::new(number).unwrap()
 }
 
-/// Counts everything that was received before a time; the last step with the sums of all.
+/// Counts everything received before a time. Returns the last report, with the totals of all steps.
 pub async fn count(storage: &Arc<dyn Storage>, number: u64, at: i64) -> RollUpReport {
     let mut all = RollUpReport::default();
     loop {
@@ -168,7 +168,7 @@ pub async fn count(storage: &Arc<dyn Storage>, number: u64, at: i64) -> RollUpRe
     }
 }
 
-/// What a connector did, by the start of its hours or days.
+/// Returns the counts of a connector by the start of its hours or days.
 pub async fn series(
     storage: &Arc<dyn Storage>,
     name: &ConnectorKey,

@@ -28,7 +28,7 @@ const CONNECTOR_COLUMN: usize = 3;
 const INSTANCE_COLUMN: usize = 24;
 const REPRESENTATIVE_COLUMN: usize = 54;
 
-/// Creates the locks of this process: heartbeats of one connector would make each other read again.
+/// Creates the locks of this process, which save heartbeats of one connector from retries.
 pub(in super::super) fn connector_locks() -> Vec<Mutex<()>> {
     (0..LOCKS).map(|_| Mutex::new(())).collect()
 }
@@ -49,7 +49,7 @@ impl PostgresStorage {
     ) -> StorageResult<HeartbeatOutcome> {
         let mut hasher = DefaultHasher::new();
         (&beat.heartbeat.connector_type, &beat.heartbeat.endpoint_identity).hash(&mut hasher);
-        // Less than LOCKS, which fits.
+        // Less than LOCKS, so it fits.
         let lock = &self.connector_locks[(hasher.finish() % LOCKS as u64) as usize];
         let busy = |_| SwitchboardError::refused(Code::Busy, "other heartbeats are in the way");
         let _lock = timeout(LOCK_TIMEOUT, lock.lock()).await.map_err(busy)?;
@@ -87,7 +87,7 @@ impl PostgresStorage {
         Ok(HeartbeatState { before, version: column(row, 2)?, at, wall })
     }
 
-    /// Returns `None` if the rows have changed since they were read.
+    /// Stores the changes. Returns `None` if the rows have changed since they were read.
     async fn apply_beat(
         &self,
         beat: &ReceivedHeartbeat,
@@ -107,7 +107,7 @@ impl PostgresStorage {
         };
         let rows = self.beats.query(&self.statements.apply_beat, &parameters).await?;
         let row = rows.first().ok_or_else(missing)?;
-        // From here on it has happened, whatever is wrong with the answer.
+        // The statement has committed by now, even if its answer is invalid.
         let verdict: &str = column(row, 0).map_err(SwitchboardError::or_happened)?;
         Ok(Some(match verdict {
             "changed" => return Ok(None),

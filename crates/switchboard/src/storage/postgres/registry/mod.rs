@@ -43,7 +43,7 @@ impl Registry for PostgresStorage {
 
     async fn connectors(&self, query: &ConnectorQuery) -> StorageResult<ConnectorPage> {
         let ConnectorQuery { after, archived, endpoint_identity, limit } = query;
-        // No name is empty.
+        // Names are not empty, so this is before the first one.
         let (of, after) = after.as_ref().map_or(("", ""), |(of, endpoint)| (of, endpoint));
         let limit = count(*limit);
         let parameters = parameters! { of, after, archived, limit, endpoint_identity };
@@ -120,7 +120,7 @@ impl Registry for PostgresStorage {
 
     async fn roll_up(&self, epoch: Epoch, when: TimeSource) -> StorageResult<RollUpReport> {
         let (epoch, at) = (epoch.as_i64(), arrival_time(when));
-        // By itself: the step is to see what was committed before the bound.
+        // A separate statement, so that the step sees everything committed before the bound.
         self.query(sql!("statistics/bound"), &parameters! { epoch }).await?;
         let rows = self.query(sql!("statistics/roll_up"), &parameters! { epoch, at }).await?;
         first(&rows).map_err(SwitchboardError::or_happened)

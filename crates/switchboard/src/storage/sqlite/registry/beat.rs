@@ -13,7 +13,7 @@ use crate::storage::{
     Connector, HeartbeatOutcome, MAX_CONNECTORS_PER_TOKEN, ReceivedHeartbeat, TimeSource,
 };
 
-/// Takes a heartbeat. `now` is the wall clock, by which tokens end.
+/// Stores a heartbeat. `now` is the wall clock, by which tokens expire.
 pub(super) fn beat(
     db: &Connection,
     beat: &ReceivedHeartbeat,
@@ -63,7 +63,7 @@ fn read(db: &Connection, beat: &ReceivedHeartbeat) -> rusqlite::Result<Connector
     })
 }
 
-/// Appends to the history. Returns why it cannot be written; everything else is stored anyway.
+/// Appends to the history. Returns the reason if that fails; everything else is stored anyway.
 fn append_history(
     db: &Connection,
     changes: &HeartbeatChanges<'_>,

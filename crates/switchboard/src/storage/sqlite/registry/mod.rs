@@ -65,7 +65,7 @@ impl Registry for SqliteStorage {
         let query = query.clone();
         let job = move |db: &Connection, now| {
             let ConnectorQuery { after, archived, endpoint_identity, .. } = &query;
-            // No name is empty.
+            // Names are not empty, so this is before the first one.
             let (of, endpoint) = after.as_ref().map_or(("", ""), |(of, it)| (of, it));
             let values = (now, of, endpoint, limit(query.limit), endpoint_identity, archived);
             let found = all(db, sql!("registry/list"), values)?;

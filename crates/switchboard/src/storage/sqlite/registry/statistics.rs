@@ -11,12 +11,12 @@ use super::key;
 use crate::storage::row::from_row;
 use crate::storage::{ConnectorKey, Period, RollUpReport};
 
-/// A step counts at most this many heartbeats, and as many acknowledgements.
+/// Maximum number of heartbeats, and of acknowledgements, in a step.
 const MAX_STEP_ROWS: i64 = 10_000;
-/// After every hour and day, in microseconds: the end of the year 9999.
+/// End of the year 9999 in microseconds: after every hour and day.
 const END_OF_TIME: i64 = 253_402_300_799 * 1_000_000;
 
-/// The one row of progress.
+/// Counting progress: the only row of its table.
 pub(in super::super) struct CountingProgress {
     /// Heartbeats up to this id were counted.
     counted_beat: i64,
@@ -26,7 +26,7 @@ pub(in super::super) struct CountingProgress {
     epoch: i64,
     /// Starts of the periods when they were counted last, in the order of `Period::ALL`.
     pub(in super::super) since: [i64; 3],
-    /// From this day on the history has every heartbeat.
+    /// First day from which the history has every heartbeat.
     beats_since: i64,
     last_ack: i64,
     last_beat: i64,
@@ -52,7 +52,7 @@ pub(super) fn roll_up(db: &Connection, epoch: Epoch, now: i64) -> rusqlite::Resu
     let beats = upto(last_beat, was.counted_beat);
     let acks = upto(last_ack, was.counted_ack);
     let since = Period::ALL.map(|period| period.since(now));
-    // Before anything is added: a period loses only what was in it.
+    // Before counts are added: a period must lose only what it contained.
     move_periods(db, &was, &since)?;
     let outcomes = one(db, sql!("outcome/count"), (was.counted_ack, acks))?;
     if outcomes > 0 {
@@ -71,8 +71,8 @@ pub(super) fn roll_up(db: &Connection, epoch: Epoch, now: i64) -> rusqlite::Resu
     Ok(rolled)
 }
 
-/// Moves the periods to where they begin now. Usually a little leaves them; when the clock has
-/// stepped, they are added up again.
+/// Moves the periods to their current start. Usually some steps leave them; after a step of the
+/// clock the sums are computed again.
 fn move_periods(db: &Connection, was: &CountingProgress, since: &[i64; 3]) -> rusqlite::Result<()> {
     for (number, period) in Period::ALL.into_iter().enumerate() {
         let (from, upto) = (was.since[number], since[number]);
@@ -86,7 +86,7 @@ fn move_periods(db: &Connection, was: &CountingProgress, since: &[i64; 3]) -> ru
     Ok(())
 }
 
-/// Adds hours or days of all connectors or of one to a period, or takes them off it.
+/// Sets a period to the sum of its hours or days, or subtracts them; of all connectors or of one.
 fn move_window(
     db: &Connection,
     period: Period,
@@ -99,8 +99,7 @@ fn move_window(
     execute(db, sql!("statistics/move_window"), values).map(drop)
 }
 
-/// Counts heartbeats with numbers after one and up to another: all, or those of a connector from a
-/// time on.
+/// Counts heartbeats with ids in a range: all, or those of a connector from a time on.
 fn count_beats(
     db: &Connection,
     (after, upto): (i64, i64),
@@ -122,8 +121,7 @@ fn count_beats(
     Ok(beats)
 }
 
-/// Counts a connector again, from the first day on of which the history has every heartbeat.
-/// Returns that day.
+/// Recounts a connector from the first day that is complete in the history; returns that day.
 pub(super) fn recount(db: &Connection, name: &ConnectorKey) -> rusqlite::Result<Option<i64>> {
     let (of, endpoint) = key(name);
     if first::<bool>(db, sql!("registry/is_archived"), (of, endpoint))?.is_none() {

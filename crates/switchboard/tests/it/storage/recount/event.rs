@@ -1,4 +1,4 @@
-//! What may happen.
+//! Random events.
 
 use proptest::prelude::*;
 
@@ -6,27 +6,27 @@ use super::{MESSAGES, PROCESSES, TARGETS};
 
 #[derive(Clone, Debug)]
 pub(super) enum Event {
-    /// So many seconds pass; the store's clock may also be set back.
+    /// Seconds that pass; negative if the store's clock is set back.
     Pass(i64),
-    /// A process has done something, and says so.
+    /// A process does some work and sends a heartbeat.
     Beat { who: usize, done: i64, state: usize, fate: Fate },
-    /// Something that was under way arrives.
+    /// A delayed heartbeat arrives.
     Arrive(usize),
-    /// A process starts again, with a new id or with its old one.
+    /// A process restarts, with a new id or with its old one.
     Restart { who: usize, same_id: bool },
     /// A counter of a process goes down.
     Reset { who: usize, counter: usize },
-    /// The clock of a process is so far off, in seconds.
+    /// The clock of a process is off by this many seconds.
     Clock { who: usize, ahead: i64 },
-    /// What there is is counted.
+    /// A step of counting.
     Count { hold: Hold },
-    /// A target says what became of a message.
+    /// A target reports the outcome of a message.
     Report { message: usize, target: usize, acked: bool },
-    /// What is old is taken away.
+    /// Retention runs.
     Tidy,
-    /// An operator puts a connector away or takes it back.
+    /// An operator archives or restores a connector.
     Archive { who: usize, archived: bool },
-    /// An operator removes a connector.
+    /// An operator deletes a connector.
     Delete { who: usize },
 }
 
@@ -97,7 +97,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// Events, whether old things are ever taken away, and whether clocks and counters only go on.
+/// Generates events, whether retention runs, and whether clocks and counters only increase.
 pub(super) fn histories() -> impl Strategy<Value = (Vec<Event>, bool, bool)> {
     (prop::collection::vec(event(), 40..120), any::<bool>(), any::<bool>())
 }

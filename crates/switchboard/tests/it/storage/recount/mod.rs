@@ -1,5 +1,4 @@
-//! Histories of days, made at random and told to the store, whose numbers are compared with a plain
-//! recount of what was sent.
+//! Random histories of several days: the store's numbers are compared with a plain recount.
 
 mod event;
 mod plain;
@@ -38,11 +37,11 @@ struct Process {
     ahead: i64,
 }
 
-/// What the test knows of what it did.
+/// State of the test.
 struct World<'a> {
     place: &'a Place,
     now: i64,
-    /// When something was counted last.
+    /// Time of the last count.
     counted_at: i64,
     epoch: u64,
     ids: u128,
@@ -50,12 +49,12 @@ struct World<'a> {
     under_way: Vec<ReceivedHeartbeat>,
     heard: Vec<Heard>,
     messages: Vec<Uuid>,
-    /// Whether it was counted that a target acknowledged a message; not when its connector was
-    /// deleted before.
+    /// Acknowledgements by message and target, and whether each was counted; `None` if its
+    /// connector was deleted before.
     acked: BTreeMap<(usize, usize), Option<bool>>,
     archived: BTreeSet<ConnectorKey>,
     tidies: bool,
-    /// Clocks and counters only go on, and nothing starts again under its id. Some clocks are off.
+    /// Clocks and counters only increase, and no process restarts with its id. Some clocks are off.
     goes_on: bool,
 }
 
@@ -94,7 +93,7 @@ impl World<'_> {
             Event::Pass(seconds) if self.goes_on => self.now += seconds.abs() * SECOND,
             Event::Pass(seconds) => self.now += seconds * SECOND,
             Event::Beat { who, done, state, fate } => {
-                // What is sent at the same moment is the same beat.
+                // Heartbeats with the same send time would be the same one.
                 self.now += i64::from(self.goes_on);
                 let process = &mut self.processes[*who];
                 for (counter, by) in process.counters.iter_mut().zip([1, 0, 3, 1, 2]) {
@@ -105,7 +104,7 @@ impl World<'_> {
             }
             Event::Arrive(which) => {
                 if !self.under_way.is_empty() {
-                    // A clock that is ahead counts as the time of arrival, which no two share.
+                    // Send times ahead are capped by the time of arrival, which must be unique.
                     self.now += i64::from(self.goes_on);
                     let beat = self.under_way.remove(which % self.under_way.len());
                     self.arrives(beat, true).await;
@@ -125,7 +124,7 @@ impl World<'_> {
                 self.reports(*message, *target, *acked).await;
             }
             Event::Tidy => {
-                // Only what may go without changing what is still to be told.
+                // Deletes only data that later checks do not need.
                 let ages = 4_000 * DAY;
                 let (hours, days) = (8 * DAY, 31 * DAY);
                 let keep = HistoryRetention { beats: 0, hours, days, outcomes: ages };
@@ -138,8 +137,8 @@ impl World<'_> {
         }
     }
 
-    /// What the instances of a connector have done, as far as it was heard: the most that each told
-    /// of each counter. For this nothing needs to be known of which beat is late.
+    /// Returns the work of a connector's instances as received: the maximum of each counter of each
+    /// instance. This does not depend on which heartbeats are late.
     fn done(&self, name: &ConnectorKey) -> [i64; 5] {
         let mut most: BTreeMap<Uuid, [i64; 5]> = BTreeMap::new();
         for it in self.heard.iter().filter(|it| it.name() == *name) {
@@ -256,7 +255,7 @@ impl World<'_> {
         }
     }
 
-    /// Everything that was counted is what a recount gives.
+    /// Checks that all counts equal a recount.
     async fn is_right(&self) {
         let recount = Recount::of(&self.heard);
         let now = self.counted_at;
@@ -299,7 +298,7 @@ impl World<'_> {
         }
     }
 
-    /// The registry and the history are what a recount gives.
+    /// Checks that the registry and the history equal a recount.
     async fn is_known(&self) {
         let recount = Recount::of(&self.heard);
         let names: BTreeSet<ConnectorKey> = recount.names();
@@ -332,7 +331,7 @@ impl World<'_> {
                 let found = found.iter().map(|it| ((it.received_at, it.late), list(&it.deltas)));
                 let told = recount.entries.iter().filter(|it| it.name == name && it.written);
                 let mut told: Vec<_> = told.map(|it| ((it.at, it.late), it.told)).collect();
-                // By arrival; those of a moment in the order in which they came.
+                // By time of arrival, then in the order of arrival.
                 told.sort_by_key(|it| it.0.0);
                 assert_eq!(found.collect::<Vec<_>>(), told, "{name:?}");
             }
@@ -377,7 +376,7 @@ async fn play(place: &Place, events: &[Event], tidies: bool, goes_on: bool) {
     world.now += SECOND;
     world.counts(Hold::Newer).await;
     world.is_known().await;
-    // To count everything again changes nothing.
+    // Recounting changes nothing.
     for connector in 0..CONNECTORS {
         let name = name_of(connector);
         let since = place.storage.recount(&name, &by_me("so")).await.unwrap().unwrap();
@@ -387,7 +386,7 @@ async fn play(place: &Place, events: &[Event], tidies: bool, goes_on: bool) {
     world.is_known().await;
 }
 
-/// Twelve histories for each store, more in a soak.
+/// Runs twelve histories for each store, more in a soak test.
 pub async fn statistics_equal_a_recount(place: Place) {
     let cases = if std::env::var_os("TENURE_SOAK").is_some() { 1_000 } else { 12 };
     let config =

@@ -1,4 +1,4 @@
-//! The plain recount.
+//! Plain recount in memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::super::told::{DAY, HOUR, MINUTE, SECOND, named};
 
-/// A beat that arrived.
+/// A received heartbeat.
 pub(super) struct Heard {
     pub(super) beat: ReceivedHeartbeat,
     pub(super) at: i64,
@@ -33,7 +33,7 @@ pub(super) fn list(counters: &Counters) -> [i64; 5] {
     ]
 }
 
-/// What a beat is worth.
+/// Effect of a heartbeat.
 pub(super) struct Entry {
     pub(super) name: ConnectorKey,
     pub(super) at: i64,
@@ -41,16 +41,16 @@ pub(super) struct Entry {
     pub(super) late: bool,
     pub(super) written: bool,
     pub(super) counted: bool,
-    /// What the counters grew by.
+    /// Growth of the counters.
     pub(super) grown: [i64; 5],
-    /// The same, with what could not be told before.
+    /// Growth plus owed deltas.
     pub(super) told: [i64; 5],
 }
 
 #[derive(Clone, Copy, Default)]
 pub(super) struct Worth {
     newest: Option<(i64, i64)>,
-    /// As it was told.
+    /// Send time as sent.
     sent: i64,
     pub(super) counters: [i64; 5],
     pub(super) owed: [i64; 5],
@@ -63,7 +63,7 @@ pub(super) struct Worth {
 }
 
 impl Worth {
-    /// What a beat that is not late tells besides its counters.
+    /// Applies a heartbeat that is not late, except its counters.
     fn hear(&mut self, told: &Heartbeat, at: i64) {
         let started = (at - told.uptime_s * SECOND).max(0);
         let gap = at - self.heard;
@@ -80,14 +80,14 @@ impl Worth {
             told.state == Health::Degraded && told.error_message.as_deref() == Some("stopping");
     }
 
-    /// Whether another one that started then takes its place.
+    /// Returns whether another instance that started then replaces it.
     fn gives_way(&self, started: i64, at: i64) -> bool {
         let silent = (15 * MINUTE).max(5 * self.interval.unwrap_or(0).min(5 * MINUTE));
         started > self.started || self.stopped || at - self.heard >= silent
     }
 }
 
-/// Who stands for a connector, and what it said last.
+/// Instance that represents a connector, and its last report.
 #[derive(Clone)]
 pub(super) struct Stands {
     pub(super) id: Uuid,
@@ -95,7 +95,7 @@ pub(super) struct Stands {
     pub(super) uptime_s: i64,
 }
 
-/// What came of the last beat.
+/// Outcome of the last heartbeat.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Last {
     pub(super) late: bool,
@@ -104,7 +104,7 @@ pub(super) struct Last {
     pub(super) replaced: Option<Uuid>,
 }
 
-/// All that was heard, from the first beat on.
+/// All received heartbeats and the resulting state.
 pub(super) struct Recount {
     pub(super) entries: Vec<Entry>,
     pub(super) instances: BTreeMap<(ConnectorKey, Uuid), Worth>,
@@ -168,7 +168,7 @@ impl Recount {
         recount
     }
 
-    /// A beat that is not late may put its instance in the place of another.
+    /// Makes the instance the representative, if it replaces the current one.
     fn stands(&mut self, name: &ConnectorKey, told: &Heartbeat, started: i64, at: i64) {
         let before = self.standing.get(name).map(|it| it.id);
         self.last.registered = before.is_none();
@@ -186,7 +186,7 @@ impl Recount {
         self.entries.iter().map(|it| it.name.clone()).collect()
     }
 
-    /// What counts of a connector since a time.
+    /// Returns the counted entries of a connector since a time.
     pub(super) fn counted(&self, name: &ConnectorKey, since: i64) -> impl Iterator<Item = &Entry> {
         let counts = move |it: &&Entry| it.counted && !it.late && it.at >= since;
         self.entries.iter().filter(move |it| it.name == *name && counts(it))
