@@ -10,10 +10,10 @@ use crate::SIZES;
 use crate::measure::{KEEP_ALIVES, OperationRow, OperationTimes, rounds, table, timed};
 use crate::ours::{DOCUMENT, Ours};
 
-/// etcd takes so many operations in one transaction.
+/// Most operations that etcd accepts in one transaction.
 const OPERATIONS: usize = 128;
 
-/// So many transactions are under way at the same time.
+/// Transactions in flight at the same time.
 const CONCURRENT_TRANSACTIONS: usize = 64;
 
 struct RawEtcd {
@@ -37,7 +37,7 @@ impl RawEtcd {
         format!("{}{kind}/duty-{n}", self.prefix)
     }
 
-    /// Sends transactions, many at once.
+    /// Sends transactions concurrently.
     async fn send(&self, txns: Vec<Txn>) -> Result<Duration> {
         let sending = async {
             let (mut running, mut txns) = (JoinSet::new(), txns.into_iter());
@@ -55,7 +55,7 @@ impl RawEtcd {
         Ok(timed(sending).await?.0)
     }
 
-    /// One message on the open stream, however many keys hang on the lease.
+    /// Sends one message on the open stream, for any number of keys of the lease.
     async fn keep_alive(&mut self) -> Result<Duration> {
         let asking = async {
             let answer = self.stream.extend().await?;
@@ -78,7 +78,7 @@ impl RawEtcd {
         self.send(places.chunks(OPERATIONS).map(txn).collect()).await
     }
 
-    /// One compare and one write for each.
+    /// Sends one compare and one write per key.
     async fn commit(&mut self, round: usize) -> Result<Duration> {
         let txn = |n| {
             let key = self.key("checkpoint", n);

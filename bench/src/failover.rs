@@ -1,8 +1,8 @@
-//! `cargo xtask bench failover`: how long a duty is without a holder.
+//! `cargo xtask bench failover`: time for which a duty has no holder.
 //!
-//! - *crash*: the holder is a process of its own and is killed; until the standby is assigned.
-//! - *handover*: the holder is asked to leave; until the standby is assigned.
-//! - *settle*: ten instances start at once on 1,000 duties; until each holds its hundred.
+//! - *crash*: the holder, a separate process, is killed; time until the standby is assigned.
+//! - *handover*: the holder is asked to leave; time until the standby is assigned.
+//! - *settle*: ten instances start at once on 1,000 duties; time until each holds its hundred.
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -20,20 +20,20 @@ use tokio::task::JoinSet;
 const STORES: [&str; 4] = ["sqlite", "postgres", "redis", "etcd"];
 const TTL: Duration = Duration::from_secs(3);
 const CRASHES: usize = 100;
-/// So many holders are killed at the same time, each of a group of its own.
+/// Holders that are killed at the same time, each in its own group.
 const CONCURRENT_CRASHES: usize = 10;
 const HANDOVERS: usize = 1_000;
 const HANDOVER_GROUPS: usize = 4;
 const INSTANCES: usize = 10;
 const DUTIES: u32 = 1_000;
-/// Nothing here takes as long as this.
+/// Limit that no assignment should reach.
 const ASSIGN_TIMEOUT: Duration = Duration::from_secs(60);
 
 const HEADING: &str = "\
 | store | what | times | p50 | p99 | worst | bar |
 |---|---|---:|---:|---:|---:|---:|";
 
-/// Measures what is wanted, prints the table, and says whether all bars are met.
+/// Runs the named measurements, prints the table, and fails if a bar is missed.
 pub async fn run(wanted: &[String]) -> Result<()> {
     let is_wanted = |word: &str| {
         let same_kind =
@@ -118,7 +118,7 @@ fn url(store: &str, folder: &TempDir) -> Result<String> {
     })
 }
 
-/// A member with an identity of its own in this process.
+/// Joins as a member with its own identity in this process.
 async fn join(url: &str, group: &str, duties: Duties) -> Result<Membership> {
     let url = StoreUrl::parse(url)?;
     let open = opener(move || {
@@ -146,7 +146,7 @@ async fn assigned(member: &mut Membership) -> Result<Guard> {
     tokio::time::timeout(ASSIGN_TIMEOUT, guard).await.context("nothing was assigned")?
 }
 
-/// Until it waits behind the holder.
+/// Waits until the member stands by behind the holder.
 async fn waiting(member: &mut Membership) -> Result<()> {
     let standby = async {
         while let Some(event) = member.next().await {
@@ -159,7 +159,7 @@ async fn waiting(member: &mut Membership) -> Result<()> {
     tokio::time::timeout(ASSIGN_TIMEOUT, standby).await.context("it does not stand by")?
 }
 
-/// In some groups at the same time, because joining takes longer than handing over.
+/// Measures handovers in several groups concurrently, because joining takes longer than a handover.
 async fn handovers(url: &str) -> Result<Vec<Duration>> {
     let mut groups = JoinSet::new();
     for n in 0..HANDOVER_GROUPS {
@@ -173,7 +173,7 @@ async fn handovers(url: &str) -> Result<Vec<Duration>> {
     Ok(times)
 }
 
-/// Two members; the holder leaves, the other one gets the duty, and a new one waits behind it.
+/// Measures handovers: the holder leaves, the standby gets the duty, and a new standby joins.
 async fn handovers_in(url: &str, group: &str) -> Result<Vec<Duration>> {
     let mut holder = standby(url, group).await?;
     let mut guard = assigned(&mut holder).await?;
@@ -198,7 +198,7 @@ async fn handovers_in(url: &str, group: &str) -> Result<Vec<Duration>> {
     Ok(times)
 }
 
-/// A process that holds the duty of a group until it is killed.
+/// Holds the duty of a group until this process is killed.
 pub async fn hold_until_killed(url: &str, group: &str) -> Result<()> {
     let mut member = standby(url, group).await?;
     let _guard = assigned(&mut member).await?;
@@ -245,7 +245,7 @@ async fn holder(url: &str, group: &str) -> Result<Child> {
     Ok(child)
 }
 
-/// Until each of ten members holds its hundred of the thousand duties.
+/// Measures the time until each of ten members holds its hundred of the thousand duties.
 async fn settles(url: &str) -> Result<Vec<Duration>> {
     let mut times = Vec::new();
     for round in 0..3 {
@@ -273,7 +273,7 @@ async fn settles(url: &str) -> Result<Vec<Duration>> {
     Ok(times)
 }
 
-/// Holds what it is given, gives back what it is asked for, and tells how much it holds.
+/// Runs a member that holds what it is assigned and reports the number of its duties.
 async fn member(
     n: usize,
     url: &str,

@@ -1,6 +1,6 @@
-//! `cargo xtask bench heartbeat`: what the heartbeats of ten thousand connectors cost one replica
-//! on PostgreSQL, beside an echo of the same requests at the same rate; and how long its answers
-//! take beside a year of statistics. `small` tries it out in a minute.
+//! `cargo xtask bench heartbeat`: CPU cost of the heartbeats of ten thousand connectors for one
+//! replica on PostgreSQL, compared with an echo of the same requests at the same rate; and response
+//! times with a year of statistics. `small` is a trial run of a minute.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -27,17 +27,17 @@ const ECHO: &str = "/api/switchboard/echo";
 const CONNECTIONS: u32 = 16;
 /// Largest share of a core for a replica.
 const CORES: f64 = 0.25;
-/// Time limit of a page, in milliseconds.
+/// Limit for the 99th percentile of a page, in milliseconds.
 const MAX_PAGE_MS: f64 = 50.0;
 
-/// Ten pages in one answer: measured, without a bar.
+/// Ten pages in one response: measured, without a bar.
 const WHOLE_LIST: &str = "/api/connectors?limit=10000";
 
 /// Scale of the measurement.
 #[derive(Clone, Copy)]
 struct Size {
     connectors: u32,
-    /// Beats in a second: each connector every 30 seconds.
+    /// Heartbeats per second: each connector sends one every 30 seconds.
     rate: u32,
     measured: Duration,
     days: u32,
@@ -62,7 +62,7 @@ const SMALL: Size = Size {
     requests: 20,
 };
 
-/// Measures everything and prints it.
+/// Runs all measurements and prints them.
 pub async fn run(wanted: &[String]) -> Result<()> {
     let size = match wanted {
         [] => FULL_SCALE,
@@ -87,7 +87,7 @@ pub async fn run(wanted: &[String]) -> Result<()> {
     }
 }
 
-/// A switchboard as `tenure serve` runs it, and an echo, until nobody holds its standard input.
+/// Runs a switchboard as `tenure serve` does, with an echo, until its standard input closes.
 pub async fn serve_until_alone(url: &str) -> Result<()> {
     let store = StoreUrl::parse(url)?;
     let storage = storage::open(&store, IfAbsent::Refuse).await?;
@@ -108,7 +108,7 @@ pub async fn serve_until_alone(url: &str) -> Result<()> {
     Ok(())
 }
 
-/// A process of its own, so that what it takes can be told from what its clients take.
+/// Separate process, so that its CPU time is not mixed with that of its clients.
 struct Replica {
     child: Child,
     at: SocketAddr,
@@ -134,11 +134,11 @@ impl Replica {
     }
 }
 
-/// Seconds of CPU that a process took.
+/// Seconds of CPU that a process used.
 struct CpuTimes {
     parent: u32,
     own: f64,
-    /// Of its children that ended.
+    /// Used by its children that have ended.
     children: f64,
 }
 
@@ -149,13 +149,13 @@ impl CpuTimes {
 
     fn read(process: &Path) -> Result<Self> {
         let stat = std::fs::read_to_string(process.join("stat"))?;
-        // The name, in brackets, may hold anything.
+        // The name, in brackets, may contain anything.
         let (_, rest) = stat.rsplit_once(')').context("no name")?;
         let fields: Vec<&str> = rest.split_whitespace().collect();
         let number = |place: usize| -> Result<f64> {
             Ok(fields.get(place).context("a short line")?.parse::<f64>()?)
         };
-        // The kernel tells hundredths of a second, whatever its own ticks are.
+        // The kernel reports hundredths of a second, whatever its own ticks are.
         let seconds = |place: usize| Ok::<f64, anyhow::Error>(number(place)? / 100.0);
         Ok(Self {
             parent: number(1)? as u32,
@@ -172,7 +172,7 @@ async fn server_cpu(client: &Client) -> Result<f64> {
     let times = CpuTimes::of(server)?;
     let mut all = times.own + times.children;
     for entry in std::fs::read_dir("/proc")? {
-        // What is no process, and what ended meanwhile, has no times.
+        // Entries that are no process, and processes that have just ended, have no times.
         if let Ok(times) = CpuTimes::read(&entry?.path())
             && times.parent == server
         {
@@ -193,7 +193,7 @@ fn percentile(took: &[Duration], percent: usize) -> f64 {
     took[(took.len() * percent / 100).min(took.len() - 1)].as_secs_f64() * 1e3
 }
 
-/// Beats of all connectors, and their echo; prints both and says how many bars were missed.
+/// Measures and prints the heartbeats and their echo; returns the number of missed bars.
 async fn beats(replica: &Replica, client: &Client, size: Size) -> Result<usize> {
     eprintln!("registering {} connectors", size.connectors);
     let start = Instant::now();
@@ -235,7 +235,7 @@ async fn beats(replica: &Replica, client: &Client, size: Size) -> Result<usize> 
     Ok(missed)
 }
 
-/// Requests at a steady rate, each connector in its turn.
+/// Requests at a steady rate, for each connector in turn.
 #[derive(Clone, Copy)]
 struct Paced {
     size: Size,
@@ -295,7 +295,7 @@ fn envelope(connector: u32, instance: Uuid, uptime: u64) -> String {
     .concat()
 }
 
-/// A year of days and a month of hours, as if all connectors had been there.
+/// Inserts a year of daily and a month of hourly statistics for all connectors.
 async fn fill(client: &Client, size: Size) -> Result<()> {
     let measures = "100, 1, 120, 3, 2880, 2870, 10, 0";
     let sql = format!(
@@ -313,7 +313,7 @@ async fn fill(client: &Client, size: Size) -> Result<()> {
         size.days, size.hours,
     );
     client.batch_execute(&sql).await?;
-    // As the server does by itself after a while.
+    // The server does this by itself after a while.
     client.batch_execute("VACUUM ANALYZE").await?;
     Ok(())
 }

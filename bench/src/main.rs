@@ -1,18 +1,18 @@
-//! `cargo xtask bench store`: claim, keep-alive and commit beside the cheapest raw statement. Both
-//! are measured in turns in the same run, on the same server, with the same durability; the ratio
-//! of their medians is what counts.
+//! `cargo xtask bench store`: claim, keep-alive and commit, compared with the cheapest raw
+//! statement. Both are measured alternately in the same run, on the same server, with the same
+//! durability; the result is the ratio of their medians.
 //!
-//! `cargo xtask bench roster`: who should hold what, for a million duties.
+//! `cargo xtask bench roster`: planned holders for a million duties.
 //!
-//! `cargo xtask bench failover`: how long a duty is without a holder.
+//! `cargo xtask bench failover`: time for which a duty has no holder.
 //!
-//! `cargo xtask bench ingest`: events that the switchboard takes in.
+//! `cargo xtask bench ingest`: events that the switchboard ingests.
 //!
-//! `cargo xtask bench heartbeat`: what the heartbeats of ten thousand connectors cost.
+//! `cargo xtask bench heartbeat`: CPU cost of the heartbeats of ten thousand connectors.
 //!
 //! `cargo xtask bench bucket`: the buckets of a million entities, and a filter of many lines.
 //!
-//! Bars that are missed make the command fail.
+//! The command fails if a bar is missed.
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -44,7 +44,7 @@ const USAGE: &str = "usage: cargo xtask bench roster | store [sqlite] [postgres]
 fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     match words.split_first() {
-        // It has runtimes of its own: the server's and its clients'.
+        // Ingest has its own runtimes, for the server and its clients.
         Some((what, wanted)) if what == "ingest" => ingest::run(wanted),
         _ => tokio::runtime::Runtime::new()?.block_on(others(words)),
     }
@@ -52,7 +52,7 @@ fn main() -> Result<()> {
 
 async fn others(words: Vec<String>) -> Result<()> {
     let Some((what, wanted)) = words.split_first() else { bail!(USAGE) };
-    // Further words name the stores to measure; all of them when there are none.
+    // Further words name the stores to measure; without any, all are measured.
     let is_wanted = |store: &str| wanted.is_empty() || wanted.iter().any(|word| word == store);
     match (what.as_str(), wanted) {
         ("roster", []) => roster::run(),

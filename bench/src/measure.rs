@@ -1,23 +1,23 @@
-//! Taking turns, and what came of it.
+//! Alternating measurements, and their results.
 
 use std::fmt;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-/// The head of the table.
+/// Heading of the table.
 pub const HEADING: &str = "\
 | store | operation | holds | raw median | Tenure median | ratio | bar |
 |---|---|---:|---:|---:|---:|---:|";
 
-/// One line of the table.
+/// Row of the table.
 pub struct OperationRow {
     pub store: &'static str,
     pub operation: &'static str,
     pub holds: usize,
     pub raw: Duration,
     pub ours: Duration,
-    /// The largest ratio that is allowed.
+    /// Largest allowed ratio.
     pub bar: Option<f64>,
 }
 
@@ -33,13 +33,13 @@ impl JudgedRow for OperationRow {
     }
 }
 
-/// A line of a table, with a bar or without.
+/// Row of a table, with a bar or without.
 pub trait JudgedRow: fmt::Display {
     /// Whether it has no bar, or meets it.
     fn is_met(&self) -> bool;
 }
 
-/// Prints a table, and fails when a bar is missed.
+/// Prints a table, and fails if a bar is missed.
 pub fn conclude<R: JudgedRow>(heading: &str, rows: &[R]) -> Result<()> {
     println!("{heading}");
     for row in rows {
@@ -91,12 +91,12 @@ pub async fn timed<T>(call: impl Future<Output = Result<T>>) -> Result<(Duration
     Ok((before.elapsed(), answer))
 }
 
-/// Raw and ours in turns, for claim, keep-alive and commit; then our first keep-alive after a
-/// claim.
+/// Times of the raw statement and ours alternately, for claim, keep-alive and commit; then of our
+/// first keep-alive after a claim.
 pub type OperationTimes = [Vec<Duration>; 7];
 
-/// The four lines of one store and size. The bars: a keep-alive at most `keep_bar` times the raw
-/// one, and one commit at most 1.5 times a plain fenced `UPDATE` on the SQL stores.
+/// Returns the four rows of one store and size. The bars: a keep-alive at most `keep_bar` times the
+/// raw one, and one commit at most 1.5 times a plain fenced `UPDATE` on the SQL stores.
 pub fn table(
     store: &'static str,
     holds: usize,

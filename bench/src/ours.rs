@@ -1,4 +1,4 @@
-//! Tenure's side of every comparison: the same for all stores.
+//! Tenure's side of every comparison, the same for all stores.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::measure::timed;
 /// A document of the usual size of a cursor.
 pub const DOCUMENT: [u8; 100] = [b'x'; 100];
 
-/// A member with as many holds as the row of the table says.
+/// Member with as many holds as the row requires.
 pub struct Ours {
     store: Arc<dyn Store>,
     session: Session,
@@ -50,7 +50,7 @@ impl Ours {
         Ok(Self { store, session, wants, holds: Vec::new(), version, reason })
     }
 
-    /// Claims everything that was released before.
+    /// Claims all duties, which must be free.
     pub async fn claim(&mut self) -> Result<Duration> {
         let call = self.store.claim(&self.session, &self.wants, &self.reason);
         let (took, claimed) = timed(async { Ok(call.await?) }).await?;
@@ -70,7 +70,7 @@ impl Ours {
         Ok(())
     }
 
-    /// The first one after a claim confirms the new holds; from then on all are alike.
+    /// Sends a keep-alive. The first one after a claim also confirms the new holds.
     pub async fn keep_alive(&mut self) -> Result<Duration> {
         let call = self.store.keep_alive(&self.session, None, &self.holds);
         let (took, kept) = timed(async { Ok(call.await?) }).await?;

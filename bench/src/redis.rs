@@ -10,7 +10,7 @@ use crate::SIZES;
 use crate::measure::{KEEP_ALIVES, OperationRow, OperationTimes, rounds, table, timed};
 use crate::ours::{DOCUMENT, Ours};
 
-/// A plain fenced write: the fence is compared, then the value is replaced.
+/// Plain fenced write: compares the fence, then replaces the value.
 const COMMIT: &str = "
 if redis.call('GET', KEYS[1]) == ARGV[1] and redis.call('HGET', KEYS[2], 'version') == ARGV[2] then
     return redis.call('HSET', KEYS[2], 'version', ARGV[2] + 1, 'document', ARGV[3])

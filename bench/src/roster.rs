@@ -1,4 +1,4 @@
-//! `cargo xtask bench roster`: how long a plan of many duties takes on one core.
+//! `cargo xtask bench roster`: time to plan many duties on one core.
 
 use std::fmt;
 use std::hint::black_box;
@@ -19,7 +19,7 @@ const HEADING: &str = "\
 | plan | duties | members | new holder | median | worst | bar |
 |---|---:|---:|---:|---:|---:|---:|";
 
-/// One line of the table.
+/// Row of the table.
 struct PlanRow {
     plan: &'static str,
     members: usize,
@@ -47,7 +47,7 @@ impl fmt::Display for PlanRow {
     }
 }
 
-/// Plans, prints the table, and fails when a bar is missed.
+/// Plans, prints the table, and fails if a bar is missed.
 pub fn run() -> Result<()> {
     let mut all = seats()?;
     let mut charges = charges()?;
@@ -59,7 +59,7 @@ pub fn run() -> Result<()> {
     rows.push(row);
     let (_, row) = measure("after a join", &charges, &all, half)?;
     rows.push(row);
-    // The last one leaves: what it held has no holder any more.
+    // The last member leaves, so its duties have no holder.
     let (_, row) = measure("after a leave", &charges, &all[..MEMBERS - 1], half)?;
     rows.push(row);
     dress(&mut charges, &mut all)?;
@@ -101,7 +101,7 @@ fn hold(charges: &mut [RosterDuty], plan: &Plan) {
     }
 }
 
-/// Weights of one to four, four zones, a zone for every duty, and a pin for every tenth.
+/// Sets weights of one to four, four zones, a zone for every duty, and a pin for every tenth.
 fn dress(charges: &mut [RosterDuty], seats: &mut [RosterMember]) -> Result<()> {
     let zones = ["a", "b", "c", "d"].map(Label::new);
     let zones: Vec<Label> = zones.into_iter().collect::<Result<_, _>>()?;
@@ -125,7 +125,7 @@ fn charges() -> Result<Vec<RosterDuty>> {
     (0..DUTIES).map(charge).collect()
 }
 
-/// One more than there are, for the join.
+/// Returns one member more than planned at first, for the join.
 fn seats() -> Result<Vec<RosterMember>> {
     let seat = |n| {
         let instance = InstanceId::new(format!("api-{n:03}-1736598400000000000-a1b2c3d4"))?;

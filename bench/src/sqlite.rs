@@ -46,7 +46,7 @@ impl RawSqlite {
         timed(|| self.db.prepare_cached(sql)?.execute([round as i64 + 1]).map(|_| ()))
     }
 
-    /// One transaction, one statement per hold.
+    /// Runs one transaction with one statement per hold.
     fn each(
         &self,
         sql: &str,

@@ -1,5 +1,5 @@
-//! Overlapping beliefs to hold a duty: measured, not judged. A store that ends sessions early, for
-//! example after a restart, makes two instances believe; fencing covers that.
+//! Overlapping beliefs to hold a duty: measured, not judged. If a store ends sessions early, for
+//! example after a restart, two instances may act on one duty; fencing covers that.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,11 @@ use crate::record::{InstanceLog, InstanceRecord, Under};
 /// Measured beliefs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Belief {
-    /// Nanoseconds during which two instances believed that they may act on one duty, in all.
+    /// Total nanoseconds during which two instances believed that they may act on one duty.
     pub overlap: u64,
-    /// The longest of these.
+    /// The longest such overlap.
     pub longest: u64,
-    /// Effects without a fence that came after one of a newer epoch.
+    /// Effects without a fence that came after an effect of a newer epoch.
     pub plain_late: usize,
     /// Effects without a fence.
     pub plain: usize,
@@ -26,7 +26,7 @@ struct BeliefSpan {
     epoch: u64,
 }
 
-/// Measures over all files.
+/// Measures the beliefs of all instances.
 pub fn measure(told: &[InstanceLog]) -> Belief {
     let mut belief = Belief::default();
     let mut spans: BTreeMap<String, Vec<BeliefSpan>> = BTreeMap::new();
@@ -74,7 +74,7 @@ fn spans_of(lines: &[InstanceRecord]) -> Vec<(Under, BeliefSpan)> {
     for line in lines {
         let InstanceRecord::Stands { under, at, until } = line else { continue };
         let before = open.get(under).copied();
-        // A belief ends at its deadline, or when the instance learns better.
+        // A belief ends at its deadline, or when the instance learns of the loss.
         let goes_on = before.is_some_and(|before| before.until >= *at && *until > 0);
         match before {
             Some(mut span) if goes_on => {

@@ -1,4 +1,4 @@
-//! Instances come and go for minutes, and what stays must not grow.
+//! Instances that join and leave for minutes, while the resources of what stays must not grow.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,14 +16,14 @@ use crate::report::ChaosReport;
 use crate::run::{ChaosOptions, ChaosRun, judge, say};
 use crate::store::StoreUnderTest;
 
-/// One look at what stays.
+/// Resources at one moment.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sample {
-    /// Memory of the instance that stays, in KiB.
+    /// Memory of the surviving instance, in KiB.
     memory: u64,
     /// Its open files.
     handles: u64,
-    /// Memory of the server, in KiB; zero where there is none.
+    /// Memory of the server, in KiB; zero if there is none.
     server: u64,
     /// Rows or keys of the store.
     rows: u64,
@@ -33,7 +33,7 @@ struct Sample {
 #[derive(Debug)]
 pub struct Churned {
     samples: Vec<Sample>,
-    /// Instances that came in all.
+    /// Total number of instances that were started.
     pub came: usize,
     /// Everything else.
     pub report: ChaosReport,
@@ -41,15 +41,15 @@ pub struct Churned {
 
 /// Samples per run, for any length.
 const LOOKS: u32 = 60;
-/// Between two who come or go.
+/// Pause between two joins or leaves.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(1_500);
-/// The audit trail is kept so short that it is full before the first third is over.
+/// Entries of the audit trail: few, so that it is full within the first third.
 const AUDIT: usize = 1_000;
 /// Rows that an instance may leave behind for a week: its session, so that it never returns.
 const MAX_LEFT_ROWS: u64 = 4;
 
 impl Churned {
-    /// One value over the first or the last third: the mean.
+    /// Mean of a value over the first or the last third.
     fn third(&self, last: bool, value: fn(&Sample) -> u64) -> u64 {
         let size = (self.samples.len() / 3).max(1);
         let part = match last {
@@ -100,7 +100,7 @@ impl fmt::Display for Churned {
     }
 }
 
-/// Lets instances come and go while the first one stays.
+/// Lets instances join and leave while the first one stays.
 pub async fn churn(options: &ChaosOptions) -> Result<Churned> {
     let world = Arc::new(
         ChaosRun::new(StoreUnderTest::start(options.kind).await?, options, options.instances)
@@ -136,13 +136,13 @@ pub async fn churn(options: &ChaosOptions) -> Result<Churned> {
     Ok(Churned { samples, came, report })
 }
 
-/// The next slot in turn is filled, or emptied: in order, or by `kill -9`.
+/// Fills or empties the next slot in turn: by a graceful stop, or by `kill -9`.
 async fn change(
     world: &ChaosRun,
     turn: usize,
     slots: usize,
 ) -> Result<Option<crate::fleet::Leaving>> {
-    // The first one stays.
+    // The first instance stays.
     let slot = 1 + turn % (slots - 1);
     let mut fleet = world.fleet.lock().await;
     if fleet.pid(slot).is_none() {

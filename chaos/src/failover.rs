@@ -1,5 +1,5 @@
-//! A PostgreSQL that fails over to its standby: what `tenure doctor` says may be lost is what may
-//! be lost, and nothing else.
+//! Failover of PostgreSQL to its standby: exactly the losses that `tenure doctor` announces may
+//! occur.
 
 use std::fmt;
 use std::time::Duration;
@@ -21,16 +21,16 @@ use crate::store::StoreUnderTest;
 /// Report of a failover.
 #[derive(Debug)]
 pub struct FailedOver {
-    /// Whether the standby had all that was answered.
+    /// Whether the standby had everything that was acknowledged.
     pub synchronous: bool,
     /// Guarantee that `tenure doctor` reported before.
     pub level: Level,
-    /// Commits that were answered, and that the new primary does not have.
+    /// Acknowledged commits that the new primary does not have.
     pub lost: usize,
-    /// Of these, commits that were answered while the standby was still told everything.
+    /// Lost commits that were acknowledged while the standby still received everything.
     pub lost_before: usize,
     /// Responses of the old primary after the cut that the new one does not have. Asynchronous
-    /// replication allows them, and the rest is judged; otherwise there are none.
+    /// replication allows them, and the rest is judged; synchronous replication has none.
     pub spared: Spared,
     /// Everything else.
     pub report: ChaosReport,
@@ -75,21 +75,21 @@ impl fmt::Display for FailedOver {
     }
 }
 
-/// Host and port of a URL.
+/// Returns host and port of a URL.
 fn address(url: &str) -> Result<&str> {
     let after = url.split_once('@').map(|(_, after)| after);
     after.and_then(|after| after.split('/').next()).context("the URL has a user and a host")
 }
 
-/// When the server at the other end died: what it told until then it told alone, and nobody can
-/// have told anything from then on until the standby has taken over.
+/// Returns the time at which the server at the other end died. It gave all responses after the cut
+/// and before that time alone; from then until the takeover no server responds.
 async fn ended(server: &mut TcpStream) -> u64 {
     let mut bytes = [0; 64];
     while server.read(&mut bytes).await.is_ok_and(|read| read > 0) {}
     now()
 }
 
-/// Cuts the standby off for two TTLs, in which an instance dies, and lets it take over then.
+/// Cuts the standby off for two TTLs, in which an instance dies, then lets it take over.
 pub async fn failover(
     options: &ChaosOptions,
     synchronous: bool,
@@ -105,7 +105,7 @@ pub async fn failover(
     let from = now();
     sleep(options.ttl).await;
     world.place.cut_replication().await?;
-    // What was answered a moment before may still have been on its way.
+    // Commits acknowledged just before may still have been in flight to the standby.
     let cut = now() - Duration::from_millis(500).as_nanos() as u64;
     let killed = world.fleet.lock().await.end(0, Signal::SIGKILL);
     sleep(options.ttl * 2).await;
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
     use tokio::net::TcpListener;
 
-    /// The time is that of the death, however long it takes until somebody else answers.
+    /// The result is the time of death, however long the takeover takes.
     #[tokio::test]
     async fn what_was_told_alone_ends_with_the_primary() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -154,7 +154,7 @@ mod tests {
         let fail_over = async {
             let before = now();
             drop(server);
-            // The standby takes over only after that was noticed.
+            // The standby takes over only after the death was noticed.
             let dead: u64 = told.await.unwrap();
             (before, dead, now())
         };

@@ -1,4 +1,4 @@
-//! The instances: processes that are started, stopped and killed.
+//! Fleet of instances: processes that are started, stopped and killed.
 
 use std::fs::File;
 use std::os::unix::process::ExitStatusExt;
@@ -19,7 +19,7 @@ use crate::record::InstanceLog;
 /// Settings of every instance.
 #[derive(Clone, Debug)]
 pub struct Crew {
-    /// The program that is an instance: this crate's own binary.
+    /// Program of an instance: this crate's own binary.
     pub program: PathBuf,
     /// The store's URL, through the proxy.
     pub url: String,
@@ -29,32 +29,32 @@ pub struct Crew {
     pub duties: u32,
     /// The TTL.
     pub ttl: Duration,
-    /// Between two events of a duty.
+    /// Pause between two events of a duty.
     pub pace: Duration,
-    /// Whether they ignore their guards and the fence.
+    /// Whether instances ignore their guards and the fence.
     pub careless: bool,
 }
 
-/// Processes in slots, and the folder with what they write.
+/// Processes in slots, and the folder for their files.
 #[derive(Debug)]
 pub(crate) struct Fleet {
     crew: Crew,
     started: usize,
     slots: Vec<Option<Running>>,
     problems: Problems,
-    /// After those who write there.
+    /// Dropped last: the processes write to it.
     folder: Folder,
 }
 
 #[derive(Debug)]
 struct Running {
     child: Child,
-    /// Apart from the child: who waits for that would close it.
+    /// Separate from the child: waiting for the child would close it.
     stdin: Option<ChildStdin>,
     number: usize,
 }
 
-/// Process failures: ends that nobody asked for, and disorderly ends.
+/// Process failures: unexpected exits, and exits with an error.
 #[derive(Clone, Debug, Default)]
 struct Problems(Arc<Mutex<Vec<String>>>);
 
@@ -64,12 +64,12 @@ impl Problems {
     }
 }
 
-/// Time limit for leaving, also while the store is away for a TTL or two.
+/// Time limit for leaving, even while the store is unreachable for a TTL or two.
 const LEAVING: Duration = Duration::from_secs(30);
-/// Shown lines of an instance's standard error.
+/// Lines of an instance's standard error that are shown.
 const LINES: usize = 10;
 
-/// The end of what an instance wrote as errors.
+/// Returns the last lines of an instance's standard error.
 fn tail(errors: &Path) -> String {
     let text = std::fs::read(errors).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
@@ -109,10 +109,10 @@ impl Fleet {
         }
         let errors = File::create(self.errors(number))?;
         let mut child = command
-            // Its end tells the instance that nobody is left; a group of its own makes the system
-            // wake and end it also when it stands still then.
+            // Its end tells the instance that the starter is gone. In a process group of its own,
+            // the system also wakes and ends an instance that is stopped then.
             .stdin(Stdio::piped())
-            // The end of what it says then is the reason.
+            // The last lines should contain the reason, not a backtrace.
             .env("RUST_BACKTRACE", "0")
             .process_group(0)
             .stdout(Stdio::null())
@@ -133,7 +133,7 @@ impl Fleet {
         self.folder.path().join(format!("{number}.err"))
     }
 
-    /// Notes when the instance of a slot has ended by itself.
+    /// Records a problem if the instance of a slot has ended by itself.
     fn look(&mut self, slot: usize) {
         let Some(running) = &mut self.slots[slot] else { return };
         if let Ok(Some(status)) = running.child.try_wait() {
@@ -144,17 +144,17 @@ impl Fleet {
         }
     }
 
-    /// Sends a signal to the instance of a slot; says whether there is one.
+    /// Sends a signal to the instance of a slot; returns whether there is one.
     pub(crate) fn signal(&mut self, slot: usize, signal: Signal) -> bool {
         self.look(slot);
         let pid = self.pid(slot).and_then(|pid| i32::try_from(pid).ok());
-        // It is our child and was not waited for, so the id is still its own.
+        // It is our child and was not waited for, so its id was not reused.
         pid.is_some_and(|pid| kill(Pid::from_raw(pid), signal).is_ok())
     }
 
-    /// Takes the instance out of its slot after a signal that ends it.
+    /// Removes the instance from its slot after a signal that ends it.
     pub(crate) fn end(&mut self, slot: usize, with: Signal) -> Option<Leaving> {
-        // One that stands still hears nothing but a kill.
+        // A stopped instance would receive only KILL.
         self.signal(slot, Signal::SIGCONT);
         self.signal(slot, with);
         let Running { child, stdin, number } = self.slots[slot].take()?;
@@ -163,18 +163,18 @@ impl Fleet {
         Some(Leaving { child, stdin, number, asked, file, errors, problems })
     }
 
-    /// The process in a slot.
+    /// Returns the process id of a slot.
     pub(crate) fn pid(&self, slot: usize) -> Option<u32> {
         self.slots[slot].as_ref().and_then(|running| running.child.id())
     }
 
-    /// Everything that all instances wrote, in the order in which they were started.
+    /// Returns the records of all instances, in the order in which they were started.
     pub(crate) fn told(&self) -> Result<Vec<InstanceLog>> {
         let read = |number| InstanceLog::read(&self.file(number)).transpose();
         (0..self.started).filter_map(read).collect()
     }
 
-    /// Returns process failures. An instance may leave in order although its work has panicked.
+    /// Returns process failures. An instance may exit with status 0 although its work has panicked.
     pub(crate) fn problems(&self) -> Vec<String> {
         let mut problems = self.problems.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for number in 0..self.started {
@@ -192,13 +192,13 @@ impl Fleet {
     }
 }
 
-/// An instance on its way out. It has to hear its starter until it is gone.
+/// An instance that is ending. Its standard input stays open until it has ended.
 #[derive(Debug)]
 pub(crate) struct Leaving {
     child: Child,
     stdin: Option<ChildStdin>,
     number: usize,
-    /// It was not killed, so it has to leave in order.
+    /// Whether it was asked to leave, so it has to exit without an error.
     asked: bool,
     file: PathBuf,
     errors: PathBuf,
@@ -206,8 +206,8 @@ pub(crate) struct Leaving {
 }
 
 impl Leaving {
-    /// Waits until it is gone; one that takes too long is killed. What was asked to leave, and did
-    /// not do so in order, is a problem.
+    /// Waits until it has ended; kills it after a time limit. It is a problem if it was asked to
+    /// leave and did not exit without an error.
     pub(crate) async fn gone(mut self) -> Result<()> {
         let how = match timeout(LEAVING, self.child.wait()).await {
             Ok(status) => self.disorder(status?)?,
@@ -224,12 +224,12 @@ impl Leaving {
         Ok(())
     }
 
-    /// Returns the fault in the way an instance ended.
+    /// Returns the fault in an instance's exit.
     fn disorder(&self, status: ExitStatus) -> Result<Option<String>> {
         if !self.asked || status.success() {
             return Ok(None);
         }
-        // One that had not begun could not hear it.
+        // An instance that has not begun yet does not handle TERM.
         let early = status.signal() == Some(Signal::SIGTERM as i32);
         if early && InstanceLog::read(&self.file)?.is_none() {
             return Ok(None);

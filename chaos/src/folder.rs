@@ -1,4 +1,4 @@
-//! A temporary folder that is gone when its owner is, however that went.
+//! Temporary folder that is removed when its owner ends, even by `kill -9`.
 
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -7,8 +7,8 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result};
 
-/// Removed by a shell that waits for the end of its input: that comes also after Ctrl-C or
-/// `kill -9`. Others may still be writing there for a moment.
+/// Shell that removes the folder when its input closes, which happens even after Ctrl-C or `kill
+/// -9`. Other processes may still be writing there for a moment.
 const GUARD: &str = r#"
 trap '' INT TERM HUP
 read -r word && [ "$word" = keep ] && exit
@@ -26,7 +26,7 @@ impl Folder {
         let guard = Command::new("sh")
             .args(["-c", GUARD, "chaos-guard"])
             .arg(folder.path())
-            // Ctrl-C is for the owner.
+            // Ctrl-C is meant for the owner only.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -40,10 +40,10 @@ impl Folder {
         &self.path
     }
 
-    /// It stays from now on.
+    /// Keeps the folder from now on.
     pub(crate) fn keep(&mut self) -> &Path {
         if let Some(mut guard) = self.guard.stdin.take() {
-            // A guard that is gone removes nothing.
+            // If the guard is gone, nothing removes the folder.
             let _ = guard.write_all(b"keep\n");
         }
         &self.path

@@ -1,8 +1,8 @@
-//! All files as one history, and the judgement of it.
+//! Merged history of all files, and its checks.
 //!
 //! Accepted commits of a duty are totally ordered by the version that the store gave them: that is
-//! the order in which it took them. One clock of the machine says beside that which call had ended
-//! before which began. Both orders must agree, and `tenure::invariant` judges the first.
+//! the order in which it accepted them. The machine's clock shows independently which call ended
+//! before another began. Both orders must agree, and `tenure::invariant` checks the first.
 
 use std::collections::BTreeMap;
 
@@ -26,17 +26,17 @@ pub struct FinalState {
 /// One version of a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WrittenVersion {
-    /// Counts the writes.
+    /// Number of the write.
     pub version: u64,
     /// The epoch it was written under.
     pub epoch: u64,
-    /// By whom.
+    /// Instance that wrote it.
     pub instance: String,
     /// The event.
     pub event: u64,
 }
 
-/// An effect that was accepted, with the time that it took.
+/// An accepted effect, with its start and end.
 #[derive(Clone, Debug)]
 struct AcceptedEffect {
     epoch: u64,
@@ -52,17 +52,17 @@ struct AcceptedEffect {
 pub struct RunHistory {
     group: String,
     grants: Vec<(String, u64, String)>,
-    /// By duty and version: who wrote it, from whatever source.
+    /// Versions by duty, from whatever source.
     written: BTreeMap<(String, u64), WrittenVersion>,
     accepted: BTreeMap<String, Vec<AcceptedEffect>>,
     /// Grants as the instances recorded them.
     recorded: Vec<(Under, String)>,
-    /// Two sources that say different things.
+    /// Contradictions between two sources.
     contradictions: Vec<String>,
 }
 
 impl FinalState {
-    /// Reads what the store knows of these duties.
+    /// Reads the grants and histories of these duties from the store.
     pub async fn read(store: &dyn Store, group: &str, duties: u32) -> Result<Self> {
         let name = GroupName::new(group)?;
         let mut stored = Self::default();
@@ -98,7 +98,7 @@ impl WrittenVersion {
 }
 
 impl RunHistory {
-    /// Puts everything together.
+    /// Merges all records with the state of the store.
     pub fn merge(group: &str, told: &[InstanceLog], stored: &FinalState) -> Self {
         let grants = stored.grants.clone();
         let mut history = Self { group: group.to_owned(), grants, ..Self::default() };
@@ -164,7 +164,7 @@ impl RunHistory {
         }
     }
 
-    /// Everything that is wrong with it; empty when nothing is.
+    /// Returns all violations; empty if there are none.
     pub fn judge(&self) -> Result<Vec<String>> {
         let mut wrong = self.contradictions.clone();
         let mut steps = self.grants()?;
@@ -203,7 +203,7 @@ impl RunHistory {
         self.grants.iter().map(step).collect()
     }
 
-    /// Commits and their effects by version; effects without a version by time.
+    /// Returns commits and their effects by version; effects without a version by time.
     fn effects(&self) -> Result<Vec<Step>> {
         let mut steps = Vec::new();
         let mut last: Option<(&str, &WrittenVersion)> = None;
@@ -211,7 +211,7 @@ impl RunHistory {
             let (duty, epoch) = (self.key(name)?, Epoch::new(written.epoch)?);
             let version = Version::new(written.version)?;
             steps.push(Step::Committed { duty: duty.clone(), epoch, version });
-            // A hold may write the same event again when it does not know whether it is stored.
+            // A hold may write the same event again if it does not know whether it was stored.
             let again = last.is_some_and(|(same, before)| {
                 let by = |one: &WrittenVersion| (one.epoch, one.event, one.instance.clone());
                 same == name && by(before) == by(written)
@@ -237,7 +237,7 @@ impl RunHistory {
         Ok(steps)
     }
 
-    /// Events come one by one: who has seen so many versions has seen at most so many events.
+    /// Returns skipped events: numbers are consecutive, so no event exceeds its version.
     fn skipped(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         let mut last: Option<(&str, &WrittenVersion)> = None;
@@ -258,7 +258,7 @@ impl RunHistory {
         wrong
     }
 
-    /// Effects that began after one of a newer epoch, or of a later version, had been accepted.
+    /// Returns effects that began after one of a newer epoch or later version had been accepted.
     fn out_of_time(&self) -> Vec<(String, String)> {
         let mut wrong = Vec::new();
         for (duty, accepted) in &self.accepted {
@@ -281,7 +281,7 @@ impl RunHistory {
         wrong
     }
 
-    /// Commits that were answered and are not stored any more, by the time of their answer.
+    /// Returns acknowledged commits that are no longer stored, by the time of their response.
     pub fn lost(&self, stored: &FinalState) -> Vec<u64> {
         let mut lost = Vec::new();
         for (duty, kept) in &stored.kept {
@@ -318,7 +318,7 @@ impl RunHistory {
         self.accepted.values().map(Vec::len).sum()
     }
 
-    /// The longest time without an accepted effect, for each duty.
+    /// Returns the longest time without an accepted effect, for each duty.
     pub fn gaps(&self, from: u64, until: u64) -> Vec<(String, u64)> {
         let gap = |(duty, accepted): (&String, &Vec<AcceptedEffect>)| {
             let mut times: Vec<u64> = accepted.iter().map(|one| one.after).collect();

@@ -1,4 +1,4 @@
-//! One instance: a process of its own that joins the group, acts, and writes down what it did.
+//! Instance: a separate process that joins the group, acts, and records its actions.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::record::{CommitResult, Diary, InstanceRecord, Under, now};
 /// Arguments of an instance.
 #[derive(Clone, Debug, clap::Args)]
 pub struct InstanceSettings {
-    /// The store, through the proxy if there is one.
+    /// Store, through the proxy if there is one.
     #[arg(long)]
     pub url: String,
     /// The group.
@@ -32,7 +32,7 @@ pub struct InstanceSettings {
     /// The TTL.
     #[arg(long)]
     pub ttl_ms: u64,
-    /// Between two events of a duty.
+    /// Pause between two events of a duty.
     #[arg(long)]
     pub pace_ms: u64,
     /// File for its records.
@@ -41,7 +41,7 @@ pub struct InstanceSettings {
     /// Revision that it was deployed as.
     #[arg(long)]
     pub revision: Option<String>,
-    /// Acts without asking its guard or the store: the one that the checkers must catch.
+    /// Act without checking the guard or the store: the checkers must notice.
     #[arg(long)]
     pub careless: bool,
 }
@@ -50,13 +50,13 @@ pub struct InstanceSettings {
 struct Player {
     settings: InstanceSettings,
     diary: Diary,
-    /// For commits that ask no guard; opened when the first one is tried.
+    /// Store for commits without a guard; opened at the first one.
     store: OnceCell<Arc<dyn Store>>,
 }
 
-/// Is an instance until it is asked to leave, or its starter is gone.
+/// Runs an instance until it is asked to leave, or its starter is gone.
 pub async fn play(settings: InstanceSettings) -> Result<()> {
-    // Before its first line: from then on it leaves when it is asked to.
+    // Before the first record: from then on the instance leaves in order when asked.
     let mut asked = signal(SignalKind::terminate())?;
     let diary = Diary::open(&settings.file)?;
     diary.write(&InstanceRecord::Hello { instance: process::instance().id().to_string() });
@@ -78,7 +78,7 @@ pub async fn play(settings: InstanceSettings) -> Result<()> {
     tokio::spawn(async move {
         tokio::select! {
             _ = asked.recv() => leaver.leave(),
-            // Nobody is left to judge what it does.
+            // The starter is gone, so nothing judges this run.
             () = abandoned() => std::process::exit(0),
         }
     });
@@ -95,22 +95,21 @@ pub async fn play(settings: InstanceSettings) -> Result<()> {
     Ok(membership.run(work).await?)
 }
 
-/// The starter holds the other end of standard input.
+/// Waits until the starter, which holds the other end of standard input, is gone.
 async fn abandoned() {
-    // An error is an end, too.
+    // An error also counts as the end.
     let _ = tokio::io::stdin().read_to_end(&mut Vec::new()).await;
 }
 
 impl Player {
-    /// Event after event: a plain effect, and a commit that the store fences.
+    /// Acts until it has to stop: a plain effect per event, and a commit that the store fences.
     async fn act(&self, guard: Guard) -> Result<(), StoreError> {
         let under = under(&guard);
         let mut event = self.next_event(&guard).await?;
         while !guard.draining() {
             let before = now();
             if guard.check().is_ok() {
-                // Whatever happens to this process here, between the look and the effect, is what
-                // only a fence can catch.
+                // Only a fence can catch a pause of the process here, between check and effect.
                 let after = now();
                 self.diary.write(&InstanceRecord::Plain { under: under.clone(), before, after });
             }
@@ -125,13 +124,13 @@ impl Player {
             self.diary.write(&InstanceRecord::Commit { under, event, before, after, outcome });
             match answer {
                 Ok(_) => event += 1,
-                // Only the checkpoint knows what became of it.
+                // Only the checkpoint shows the outcome.
                 Err(StoreError::Unknown(_)) => event = self.next_event(&guard).await?,
                 Err(StoreError::Refused(_)) if guard.check() == Err(HoldLost::Unconfirmed) => {
                     guard.confirmed().await?;
                 }
                 Err(error) if error.code() == Code::Fenced => return Err(error),
-                // Nothing has happened: the store is away, or busy.
+                // Nothing was written: the store is unreachable or busy.
                 Err(_) => {}
             }
             pause(&guard, self.settings.pace_ms).await;
@@ -140,13 +139,13 @@ impl Player {
         Ok(())
     }
 
-    /// The event after the one that the checkpoint says was done.
+    /// Returns the event after the one in the checkpoint.
     async fn next_event(&self, guard: &Guard) -> Result<u64, StoreError> {
         loop {
             guard.check()?;
             match guard.load().await {
                 Ok(found) => return self.found(guard.duty().id.as_str(), found.as_ref()),
-                // A read changes nothing: it may be tried again while the hold stands.
+                // A read changes nothing: it may be retried while the hold is valid.
                 Err(_) => pause(guard, self.settings.pace_ms).await,
             }
         }
@@ -174,13 +173,13 @@ impl Player {
                 tokio::time::sleep(Duration::from_millis(self.settings.pace_ms)).await;
             }
         };
-        // Outside of what is dropped with the hold.
+        // In a separate task, which is not dropped with the hold.
         tokio::spawn(acts);
         guard.stopping().await;
         Ok(())
     }
 
-    /// Writes down until when the hold stands, and tries the fence after it is over.
+    /// Records until when the hold is valid, and tests the fence after it has ended.
     async fn watch(self: Arc<Self>, guard: Guard) {
         let under = under(&guard);
         let hold = guard.hold().clone();
@@ -199,13 +198,13 @@ impl Player {
         }
         for _ in 0..LATE_TRIES {
             tokio::time::sleep(Duration::from_millis(self.settings.ttl_ms / 5)).await;
-            // No answer is as good as any: the next one may come.
+            // An error is ignored: a later attempt may succeed.
             let _ = self.commit_late(&hold, &under).await;
         }
     }
 
-    /// A commit under a hold that is over, which asks no guard. The store must refuse it, unless
-    /// nobody was granted the duty since.
+    /// Commits without a guard under a hold that has ended. The store must refuse it, unless the
+    /// duty was not granted again since.
     async fn commit_late(&self, hold: &tenure::Hold, under: &Under) -> Result<(), StoreError> {
         let store = self.store.get_or_try_init(|| async {
             let url = StoreUrl::parse(&self.settings.url)?;
@@ -215,7 +214,7 @@ impl Player {
         let group = GroupName::new(self.settings.group.clone())?;
         let members = store.members(&group).await?;
         let own = members.iter().find(|member| member.instance == hold.instance);
-        // A session of the same instance that came later is no better.
+        // A later session of the same instance is no more valid.
         let Some(nonce) = own.and_then(|own| own.nonce) else { return Ok(()) };
         let ttl = Ttl::new(Duration::from_millis(self.settings.ttl_ms))?;
         let session = Session { group, instance: hold.instance.clone(), nonce, ttl };
@@ -237,7 +236,7 @@ impl Player {
     }
 }
 
-/// Attempts to commit under a hold that is over.
+/// Attempts to commit under a hold that has ended.
 const LATE_TRIES: usize = 3;
 
 impl Observer for Player {
@@ -263,7 +262,7 @@ fn document(event: u64) -> Result<Document, StoreError> {
     Document::new(event.to_string())
 }
 
-/// The number of the event that a checkpoint says was done.
+/// Returns the number of the event in a checkpoint.
 pub(crate) fn event_of(document: &Document) -> Result<u64, StoreError> {
     let text = String::from_utf8_lossy(document.as_bytes());
     text.parse().map_err(|_| StoreError::refused(Code::Damaged, format!("no event: {text:?}")))

@@ -1,4 +1,4 @@
-//! Three members of etcd that lose their leader, again and again.
+//! etcd with three members that loses its leader repeatedly.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,8 +15,8 @@ use crate::store::StoreUnderTest;
 /// Time limit for electing a leader.
 const ELECTION: Duration = Duration::from_secs(30);
 
-/// Kills whoever leads, `rounds` times, and judges as after any other faults. Everybody acts again
-/// before the killed member is back, and after it.
+/// Kills the leader `rounds` times, and judges as after other faults. All duties must be acted on
+/// again before the killed member is back, and after it.
 pub async fn leader(options: &ChaosOptions, rounds: usize) -> Result<ChaosReport> {
     let place = StoreUnderTest::cluster().await?;
     let world = ChaosRun::new(place, options, options.instances).await?;

@@ -1,9 +1,9 @@
-//! Real instances on real stores, and what goes wrong between them, by seed.
+//! Chaos tests: real instances on real stores, with faults chosen by a seed.
 //!
 //! Each instance is a process that joins a group through the `tenure` facade, acts under its holds
-//! and writes down what it did. The [`schedule`] kills and stops them, breaks the wire and the
-//! server. Afterwards all files and the store's own records become one [`History`], which
-//! `tenure::invariant` judges.
+//! and records its actions. The [`schedule`] kills and stops instances, and breaks the network and
+//! the server. Afterwards all files and the store's own records are merged into one [`RunHistory`],
+//! which `tenure::invariant` checks.
 
 mod belief;
 mod churn;

@@ -1,4 +1,4 @@
-//! Responses that a primary gave alone, which a standby that was cut off cannot have.
+//! Responses that a primary gave alone, so that a standby that was cut off cannot have them.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use crate::record::{CommitResult, InstanceLog, InstanceRecord, Under, is_grant};
 /// Responses of a primary alone that are not stored, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spared {
-    /// Commits that were answered.
+    /// Acknowledged commits.
     pub commits: usize,
     /// Checkpoints that were read.
     pub reads: usize,
@@ -16,8 +16,8 @@ pub struct Spared {
     pub grants: usize,
 }
 
-/// Takes out what was told within `alone` and is not stored. What is left has to be sound as if no
-/// server had ever failed.
+/// Removes responses that were given within `alone` and are not stored. The rest must be sound as
+/// if no server had failed.
 pub fn spare(
     told: &[InstanceLog],
     stored: &FinalState,
@@ -38,7 +38,7 @@ pub fn spare(
                     let instance = one.instance.clone();
                     let (version, epoch, event) = (*version, under.epoch, *event);
                     let written = WrittenVersion { version, epoch, instance, event };
-                    // An answer may be noticed a moment after the one who gave it has died.
+                    // The response may be received just after the server has died.
                     let lost = *after >= alone.start && *before < alone.end;
                     let lost = lost && !stored.may_have(&under.duty, &written);
                     lost.then_some(&mut spared.commits)
@@ -69,7 +69,7 @@ pub fn spare(
     (rest.collect(), spared)
 }
 
-/// Whether a line without a time of its own may have been written within these times.
+/// Whether a record without a time of its own may have been written within these times.
 fn around(lines: &[InstanceRecord], at: usize, times: &Range<u64>) -> bool {
     let before = lines[..at].iter().rev().find_map(InstanceRecord::time).unwrap_or(0);
     let after = lines[at..].iter().find_map(InstanceRecord::time).unwrap_or(u64::MAX);
@@ -77,7 +77,7 @@ fn around(lines: &[InstanceRecord], at: usize, times: &Range<u64>) -> bool {
 }
 
 impl FinalState {
-    /// Whether this was written, as far as the ring reaches.
+    /// Whether this version was written, as far as the kept history reaches.
     fn may_have(&self, duty: &str, written: &WrittenVersion) -> bool {
         let Some((_, kept)) = self.kept.iter().find(|(name, _)| name == duty) else {
             return false;

@@ -1,4 +1,4 @@
-//! `cargo xtask chaos`: real instances on real stores while everything fails.
+//! `cargo xtask chaos`: runs real instances on real stores while faults occur.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a terminal program")]
 
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tenure_chaos::{
     schedule,
 };
 
-/// Real instances on real stores while everything fails.
+/// Run real instances on real stores while faults occur.
 #[derive(Debug, Parser)]
 #[command(name = "chaos")]
 struct Arguments {
@@ -21,17 +21,17 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum ChaosCommand {
-    /// Faults by seed on one store, then recovery, then a report; exit code 1 if it is broken.
+    /// Inject faults by seed into one store, recover, and report; exit code 1 if it is broken.
     Run(RunArgs),
-    /// Three members of etcd lose their leader, again and again.
+    /// Kill the leader of a three-member etcd repeatedly.
     Leader {
         /// Number of repetitions.
         #[arg(long, default_value_t = 5)]
         rounds: usize,
     },
-    /// Every instance is replaced by a newer one, with surge and without.
+    /// Replace every instance by a newer one, with surge and without.
     Rolling {
-        /// Which store.
+        /// Store to test.
         #[arg(long)]
         store: ChaosStore,
         /// Number of instances.
@@ -41,35 +41,35 @@ enum ChaosCommand {
         #[arg(long, default_value_t = 100)]
         duties: u32,
     },
-    /// Instances come and go; memory, files and rows of what stays must not grow.
+    /// Start and end instances; memory, files and rows of what stays must not grow.
     Churn {
-        /// Which store.
+        /// Store to test.
         #[arg(long)]
         store: ChaosStore,
-        /// For how long.
+        /// Duration in minutes.
         #[arg(long, default_value_t = 10.0)]
         minutes: f64,
     },
-    /// PostgreSQL fails over to a standby, with asynchronous and with synchronous replication.
+    /// Fail PostgreSQL over to a standby, with asynchronous and with synchronous replication.
     Failover {
-        /// Lets Patroni see to it; otherwise the standby is promoted by hand.
+        /// Use Patroni; otherwise the standby is promoted directly.
         #[arg(long)]
         patroni: bool,
     },
-    /// One instance: what the other commands start.
+    /// Run one instance, as the other commands do.
     #[command(hide = true)]
     Instance(InstanceSettings),
 }
 
 #[derive(Debug, clap::Args)]
 struct RunArgs {
-    /// Which store.
+    /// Store to test.
     #[arg(long)]
     store: ChaosStore,
-    /// For how many minutes things fail.
+    /// Duration of the faults in minutes.
     #[arg(long, default_value_t = 1.0)]
     minutes: f64,
-    /// Decides what fails when; drawn and printed when absent.
+    /// Seed of the faults; random and printed when absent.
     #[arg(long)]
     seed: Option<u64>,
     /// Number of instances.
@@ -78,13 +78,13 @@ struct RunArgs {
     /// Number of duties.
     #[arg(long, default_value_t = 8)]
     duties: u32,
-    /// Prints the schedule and does nothing.
+    /// Print the schedule and do nothing.
     #[arg(long)]
     plan: bool,
-    /// Instances ignore their guards and the fence: the run must be found broken.
+    /// Let instances ignore their guards and the fence: the run must be found broken.
     #[arg(long)]
     careless: bool,
-    /// Leaves the files of the instances where they are, and says where that is.
+    /// Keep the files of the instances, and print their folder.
     #[arg(long)]
     keep: bool,
 }
@@ -106,7 +106,7 @@ async fn main() {
             1
         }
     };
-    // An instance still waits for its standard input, which would keep the runtime from ending.
+    // An instance still reads its standard input, which would keep the runtime from ending.
     std::process::exit(code)
 }
 
@@ -127,7 +127,7 @@ async fn roll(store: ChaosStore, instances: usize, duties: u32) -> Result<()> {
     ensure!(instances > 1, "two instances at least");
     let mut options = ChaosOptions::new(std::env::current_exe()?, store, 0, Duration::ZERO);
     (options.instances, options.duties) = (instances, duties);
-    // Nothing is to expire here, also on a busy machine, and a hundred duties are to be acted on.
+    // Long, so that nothing expires on a busy machine and a hundred duties can be acted on.
     (options.ttl, options.pace) = (Duration::from_secs(10), Duration::from_millis(500));
     let mut broken = 0;
     for surge in [true, false] {
@@ -161,7 +161,7 @@ async fn fail_over(patroni: bool) -> Result<()> {
 }
 
 async fn chaos(wanted: RunArgs) -> Result<()> {
-    // Half of the bits are enough to be told apart, and easier to type again.
+    // Half of the bits are unique enough, and easier to type.
     let seed = wanted.seed.unwrap_or_else(|| u64::from(process::entropy() as u32));
     ensure!(wanted.instances > 0 && wanted.duties > 0, "one instance and one duty at least");
     let length = minutes(wanted.minutes)?;

@@ -1,4 +1,4 @@
-//! A proxy between instances and a server, which can lose, hold back and delay what passes.
+//! Proxy between instances and a server that can drop connections, and hold back and delay data.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -13,23 +13,23 @@ use tokio::task::JoinHandle;
 /// Current state of the link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LinkState {
-    /// Requests are held back until this ends, as by a network that loses packets and a sender that
-    /// retransmits: they arrive late, also from a client that is gone.
+    /// Requests are held back while this is set, as by a network that loses packets and a sender
+    /// that retransmits: they arrive late, even from a client that is gone.
     pub(crate) hole_requests: bool,
-    /// The same for what comes back.
+    /// Replies are held back while this is set.
     pub(crate) hole_replies: bool,
-    /// Each piece waits so long, both ways.
+    /// Delay of each piece of data, in both directions.
     pub(crate) delay: Duration,
-    /// The port of the server that new connections go to.
+    /// Port of the server for new connections.
     pub(crate) target: u16,
-    /// Connections that were made before this was counted up are ended.
+    /// Counter: connections that were made before it was incremented are ended.
     pub(crate) dropped: u64,
 }
 
-/// The largest part of a stream that is held back; then its sender waits.
+/// Most bytes of a stream that are held back; then its sender waits.
 const HELD: usize = 1 << 20;
 
-/// Listens on a port of its own until it is dropped.
+/// Proxy that listens on a port of its own until it is dropped.
 #[derive(Debug)]
 pub(crate) struct DelayProxy {
     port: u16,
@@ -38,14 +38,14 @@ pub(crate) struct DelayProxy {
 }
 
 impl DelayProxy {
-    /// Passes each connection on to `target` of this machine.
+    /// Starts a proxy that passes each connection on to `target` of this machine.
     pub(crate) async fn start(target: u16) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let port = listener.local_addr()?.port();
         let (wire, state) = watch::channel(LinkState { target, ..LinkState::default() });
         let listening = tokio::spawn(async move {
             loop {
-                // Too many open files: the next one may fit.
+                // The process may have too many open files; retry.
                 let Ok((client, _)) = listener.accept().await else { continue };
                 tokio::spawn(connect(client, state.clone()));
             }
@@ -57,7 +57,7 @@ impl DelayProxy {
         self.port
     }
 
-    /// Changes the wire, for what is under way too.
+    /// Changes the link, also for data in flight.
     pub(crate) fn change(&self, change: impl FnOnce(&mut LinkState)) {
         self.wire.send_modify(change);
     }
@@ -71,7 +71,7 @@ impl Drop for DelayProxy {
 
 async fn connect(client: TcpStream, mut wire: watch::Receiver<LinkState>) {
     let LinkState { target, dropped, .. } = *wire.borrow_and_update();
-    // A server that is down shows as a connection that ends at once.
+    // If the server is down, the client sees a connection that ends at once.
     let server = SocketAddr::from((Ipv4Addr::LOCALHOST, target));
     let Ok(server) = TcpStream::connect(server).await else { return };
     // A request and its reply must not wait for each other's acknowledgement.
@@ -84,12 +84,12 @@ async fn connect(client: TcpStream, mut wire: watch::Receiver<LinkState>) {
     let replies = pump(from_server, to_client, wire.clone(), |wire| wire.hole_replies);
     tokio::select! {
         _ = async { tokio::join!(requests, replies) } => {}
-        // The sender outlives every connection, or everything ends anyway.
+        // An error means that the proxy was dropped.
         _ = wire.wait_for(|wire| wire.dropped != dropped) => {}
     }
 }
 
-/// Copies one direction until its source ends; what was taken is delivered first.
+/// Copies one direction until its source ends; data that was read is delivered first.
 async fn pump(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
@@ -117,6 +117,6 @@ async fn pump(
             changed = wire.changed() => if changed.is_err() { return },
         }
     }
-    // The other direction may go on: half a connection is one.
+    // Only this direction ends: the other may continue.
     let _ = to.shutdown().await;
 }

@@ -12,12 +12,12 @@ use anyhow::{Context, Result, bail, ensure};
 use tenure::store::BootClock;
 use tenure::{Clock, Version};
 
-/// Nanoseconds since boot: the same clock for every process of this machine.
+/// Returns nanoseconds since boot: the same clock for every process of this machine.
 pub fn now() -> u64 {
     BootClock.now().as_nanos()
 }
 
-/// Which hold something was done under.
+/// Hold under which an action was done.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Under {
     /// The duty.
@@ -26,35 +26,35 @@ pub struct Under {
     pub epoch: u64,
 }
 
-/// One line.
+/// Record: one line of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InstanceRecord {
-    /// The first one: who writes.
+    /// The first record, with the writer.
     Hello {
         /// The instance.
         instance: String,
     },
-    /// Something that the engine recorded.
+    /// Transition that the engine recorded.
     Record {
-        /// When.
+        /// Time.
         at: u64,
-        /// The word of the change, as `acquired`.
+        /// Name of the change, such as `acquired`.
         change: String,
-        /// The duty and epoch, when it is about a duty.
+        /// Duty and epoch, if the record is about a duty.
         under: Option<Under>,
-        /// Why.
+        /// Reason.
         reason: String,
     },
-    /// The hold stands until `until`, as known at `at`; zero when it is lost or suspended.
+    /// The hold is valid until `until`, as known at `at`; zero if it is lost or suspended.
     Stands {
         /// The hold.
         under: Under,
-        /// When this was known.
+        /// Time at which this was known.
         at: u64,
-        /// No effect from then on.
+        /// First instant without effects.
         until: u64,
     },
-    /// The checkpoint as it was read.
+    /// Checkpoint that was read.
     Found {
         /// The duty, and the epoch it was written under.
         under: Under,
@@ -65,32 +65,32 @@ pub enum InstanceRecord {
         /// The event.
         event: u64,
     },
-    /// A commit of an event, asked at `before` and answered at `after`.
+    /// Commit of an event, sent at `before` and answered at `after`.
     Commit {
         /// The hold.
         under: Under,
         /// The event.
         event: u64,
-        /// Before it was sent.
+        /// Time before it was sent.
         before: u64,
-        /// After it was answered.
+        /// Time after the response.
         after: u64,
         /// Result of the commit.
         outcome: CommitResult,
     },
-    /// An effect that nothing but the deadline kept back: looked at the guard at `before`, done at
-    /// `after`.
+    /// Effect that only the deadline prevents: the guard was checked at `before`, the effect done
+    /// at `after`.
     Plain {
         /// The hold.
         under: Under,
-        /// Before the guard was asked.
+        /// Time before the guard was checked.
         before: u64,
-        /// When it was done.
+        /// Time of the effect.
         after: u64,
     },
 }
 
-/// Whether a change of a hold is its begin.
+/// Whether a change of a hold is a grant.
 pub(crate) fn is_grant(change: &str) -> bool {
     change == "acquired" || change == "taken_over"
 }
@@ -100,13 +100,13 @@ pub(crate) fn is_grant(change: &str) -> bool {
 pub enum CommitResult {
     /// Stored as this version.
     Saved(u64),
-    /// Taken by a resource that compares no epochs: an instance that ignores the fence.
+    /// Accepted by a resource that compares no epochs, for an instance that ignores the fence.
     Unfenced,
-    /// Refused by the store, because the hold was over.
+    /// Refused by the store, because the hold had ended.
     Refused,
-    /// Not sent, because the guard said so.
+    /// Not sent, because the guard refused it.
     Held,
-    /// It may have happened.
+    /// Unknown outcome.
     Unknown,
 }
 
@@ -151,7 +151,7 @@ impl fmt::Display for InstanceRecord {
 }
 
 impl InstanceRecord {
-    /// When it was written, about, where it says so.
+    /// Returns the approximate time of the record, if it has one.
     pub fn time(&self) -> Option<u64> {
         match self {
             Self::Record { at, .. } | Self::Stands { at, .. } => Some(*at),
@@ -160,7 +160,7 @@ impl InstanceRecord {
         }
     }
 
-    /// Reads one back.
+    /// Parses a record.
     pub fn parse(text: &str) -> Result<Self> {
         let words: Vec<&str> = text.splitn(6, ' ').collect();
         let number = |index: usize| -> Result<u64> {
@@ -217,7 +217,7 @@ impl Diary {
         Ok(Self(Mutex::new(file)))
     }
 
-    /// Appends one line. An instance that cannot tell what it did must not go on.
+    /// Appends one record. Exits on an error: an instance without records must not continue.
     pub(crate) fn write(&self, line: &InstanceRecord) {
         let text = format!("{line}\n");
         let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -227,7 +227,7 @@ impl Diary {
     }
 }
 
-/// All that one instance wrote.
+/// All records of one instance.
 #[derive(Clone, Debug)]
 pub struct InstanceLog {
     /// Instance that wrote the records.
@@ -244,7 +244,7 @@ impl InstanceLog {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        // What comes after the last newline was torn by the kill.
+        // A line without a newline was torn by the kill.
         let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
         let mut lines = whole.lines().map(InstanceRecord::parse).collect::<Result<Vec<_>>>()?;
         if lines.is_empty() {

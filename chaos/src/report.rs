@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::belief::Belief;
 use crate::store::ChaosStore;
 
-/// The outcome of one run.
+/// Outcome of one run.
 #[derive(Debug)]
 pub struct ChaosReport {
     /// The store.
@@ -22,7 +22,7 @@ pub struct ChaosReport {
     pub instances: usize,
     /// Effects that were accepted.
     pub effects: usize,
-    /// Duties that went to another instance.
+    /// Grants to another instance than before.
     pub moves: usize,
     /// The longest time without an effect, for each duty.
     pub gaps: Vec<(String, Duration)>,
@@ -32,28 +32,27 @@ pub struct ChaosReport {
     pub belief: Belief,
     /// Commits under an older epoch that the store refused.
     pub refused: usize,
-    /// Commits whose outcome the instance was not told.
+    /// Commits whose outcome the instance does not know.
     pub unknown: usize,
-    /// From the end of the faults until every duty was held and acted on again, where that was
-    /// measured.
+    /// Time from the end of the faults until every duty was held and acted on again, if measured.
     pub recovered: Option<Duration>,
     /// Findings; empty for a good run.
     pub wrong: Vec<String>,
 }
 
 impl ChaosReport {
-    /// Whether everything held.
+    /// Whether there are no findings.
     pub fn is_sound(&self) -> bool {
         self.wrong.is_empty()
     }
 
-    /// The longest gap of any duty.
+    /// Returns the longest gap of any duty.
     pub fn longest_gap(&self) -> Duration {
         self.gaps.iter().map(|(_, gap)| *gap).max().unwrap_or_default()
     }
 }
 
-/// Shown findings.
+/// Number of findings that are shown.
 const MAX_SHOWN_FINDINGS: usize = 20;
 
 impl fmt::Display for ChaosReport {

@@ -1,4 +1,4 @@
-//! Every instance is replaced by a newer one: how often duties move, and how long nothing is done.
+//! Rolling restart: moves and longest gaps when every instance is replaced by a newer one.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,19 +18,19 @@ use crate::store::StoreUnderTest;
 /// Report of a rolling restart.
 #[derive(Debug)]
 pub struct RollingReport {
-    /// Whether the newer one was there before the older one left.
+    /// Whether a newer instance joined before the older one left.
     pub surge: bool,
-    /// Grants since the first ones had settled.
+    /// Grants since the first instances had settled.
     pub moves: usize,
-    /// The largest number of them for one duty.
+    /// Largest number of grants of one duty.
     pub most: usize,
     /// Grants that a busy machine may have added.
     pub detours: usize,
-    /// Allowed detours; with more of them the other limits say nothing.
+    /// Allowed detours; with more of them the other limits are meaningless.
     pub max_detours: usize,
     /// Allowed grants without detours.
     pub allowed: usize,
-    /// The longest gap that is allowed.
+    /// Longest allowed gap.
     pub bar: Duration,
     /// Everything else.
     pub report: ChaosReport,
@@ -81,10 +81,10 @@ impl fmt::Display for RollingReport {
     }
 }
 
-/// Time limit for a planned handover of many duties, beside the time between two events: the bar of
-/// the slowest store, in `docs/benchmarks.md`.
+/// Time limit for a planned handover of many duties, in addition to the pause between two events:
+/// the bar of the slowest store, in `docs/benchmarks.md`.
 const HANDOVER: Duration = Duration::from_secs(1);
-/// Time limit for shares to become even, before a detour counts as the reason.
+/// Time limit for shares to become even; after that a detour counts as the reason.
 const EVEN: Duration = Duration::from_secs(20);
 
 /// Replaces every instance, one after another.
@@ -100,7 +100,7 @@ pub async fn rolling(options: &ChaosOptions, surge: bool) -> Result<RollingRepor
     let first = FinalState::read(&*world.store, &world.group, 0).await?.grants.len();
     let (began, from) = (Instant::now(), now());
     for slot in 0..count {
-        // With surge the newer one takes the slot that the one before has left.
+        // With surge the newer one takes the slot that its predecessor left.
         let newer = if surge { (slot + count) % (count + 1) } else { slot };
         if surge {
             world.fleet.lock().await.start(newer, Some("v2"))?;
@@ -137,7 +137,7 @@ pub async fn rolling(options: &ChaosOptions, surge: bool) -> Result<RollingRepor
     })
 }
 
-/// Waits until so many are members.
+/// Waits until there are this many members.
 async fn joined(world: &ChaosRun, count: usize) -> Result<()> {
     let group = GroupName::new(world.group.clone())?;
     let waiting = async {
@@ -148,7 +148,7 @@ async fn joined(world: &ChaosRun, count: usize) -> Result<()> {
     timeout(EVEN, waiting).await.context("the newer one does not join")
 }
 
-/// Waits until everything is held by so many, each with its share or one more.
+/// Waits until this many members hold everything, each its share or one more.
 async fn settled(
     world: &ChaosRun,
     options: &ChaosOptions,
@@ -177,8 +177,8 @@ async fn settled(
     timeout(options.patience, waiting).await.context("not everything is held")
 }
 
-/// A duty that the planned member did not claim in time, that a member lost by being too slow, or
-/// whose work failed, is granted once more, and perhaps moves back.
+/// Returns the grants that detours may have added: a duty that was not claimed in time, was lost by
+/// a slow member, or whose work failed, is granted once more, and perhaps moves back.
 fn detours(told: &[InstanceLog], from: u64) -> usize {
     let lost = ["taken_over", "expired", "revoked"];
     let is_detour = |line: &&InstanceRecord| match line {

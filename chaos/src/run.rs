@@ -1,4 +1,4 @@
-//! One run: a store, a fleet, faults, recovery, judgement.
+//! Chaos run: a store, a fleet, faults, recovery, checks.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ use crate::store::{ChaosStore, StoreUnderTest};
 /// Options of a run.
 #[derive(Clone, Debug)]
 pub struct ChaosOptions {
-    /// The program that is an instance.
+    /// Program of an instance.
     pub program: PathBuf,
     /// The store.
     pub kind: ChaosStore,
@@ -38,20 +38,20 @@ pub struct ChaosOptions {
     pub duties: u32,
     /// The TTL.
     pub ttl: Duration,
-    /// Between two events of a duty.
+    /// Pause between two events of a duty.
     pub pace: Duration,
     /// Time limit for the group to recover.
     pub patience: Duration,
     /// Whether the instances ignore their guards and the fence.
     pub careless: bool,
-    /// Whether to say what happens while it does.
+    /// Whether to print progress.
     pub verbose: bool,
-    /// Whether the files of the instances stay.
+    /// Whether to keep the files of the instances.
     pub keep: bool,
 }
 
 impl ChaosOptions {
-    /// Four instances and eight duties, for so long.
+    /// Returns options for four instances and eight duties, with faults for `length`.
     pub fn new(program: PathBuf, kind: ChaosStore, seed: u64, length: Duration) -> Self {
         let (ttl, patience) = (Duration::from_secs(2), Duration::from_secs(90));
         Self {
@@ -71,7 +71,7 @@ impl ChaosOptions {
     }
 }
 
-/// Between two looks at something that others do.
+/// Interval between two reads of state that other processes change.
 pub(crate) const SURVEY_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Instances and store that faults act on.
@@ -82,19 +82,19 @@ pub(crate) struct ChaosRun {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) group: String,
     duties: u32,
-    /// One for each slot: faults of the same one wait for each other.
+    /// Lock per slot: faults of one slot do not overlap.
     turns: Vec<Mutex<()>>,
 }
 
 impl ChaosRun {
-    /// A store, and as many slots for instances as wanted.
+    /// Prepares a run with this store and number of slots.
     pub(crate) async fn new(
         place: Arc<StoreUnderTest>,
         options: &ChaosOptions,
         slots: usize,
     ) -> Result<Self> {
         let store = place.store().await?;
-        // The more of the past is there to be judged, the better.
+        // Keep as much history as possible for the checks.
         let slots_kept = Retention::MAX_SLOTS;
         let kept = Retention { history_slots: slots_kept, ..Retention::default() };
         store.retain(kept).await?;
@@ -118,7 +118,7 @@ impl ChaosRun {
         (0..self.duties).map(key).collect()
     }
 
-    /// The version of each duty's checkpoint; zero where there is none.
+    /// Returns the version of each duty's checkpoint; zero if there is none.
     async fn versions(&self) -> Result<Vec<u64>> {
         let loaded = self.store.load(&self.keys()?).await?;
         let version = |found: &Option<tenure::store::Checkpoint>| {
@@ -133,9 +133,9 @@ impl ChaosRun {
         Ok(held == self.duties as usize)
     }
 
-    /// Waits until every duty is held and was acted on since now.
+    /// Waits until every duty is held and was acted on since the call.
     pub(crate) async fn working(&self) {
-        // A store that was just started may refuse the first looks.
+        // A store that was just started may refuse the first reads.
         let mut first: Option<Vec<u64>> = None;
         loop {
             if let Ok(versions) = self.versions().await {
@@ -168,7 +168,7 @@ impl ChaosRun {
         Ok(())
     }
 
-    /// Lets one fault happen, to its end; says whether it really did.
+    /// Performs one fault to its end; returns whether it took effect.
     async fn suffer(self: Arc<Self>, planned: PlannedFault, guest: usize) -> Result<bool> {
         let PlannedFault { lasts, fault, .. } = planned;
         match fault {
@@ -216,7 +216,7 @@ impl ChaosRun {
         let gone = tokio::spawn(async move {
             match ending {
                 Some(ending) => ending.gone().await.map(|()| true),
-                // It had ended by itself.
+                // The instance had ended by itself.
                 None => Ok(false),
             }
         });
@@ -227,7 +227,7 @@ impl ChaosRun {
     }
 }
 
-/// Runs to the end and judges.
+/// Runs to the end and checks the history.
 pub async fn run(options: &ChaosOptions) -> Result<ChaosReport> {
     let ChaosOptions { kind, seed, length, ttl, .. } = *options;
     let planned = schedule(seed, kind, length, ttl, options.instances);
@@ -237,7 +237,7 @@ pub async fn run(options: &ChaosOptions) -> Result<ChaosReport> {
     for slot in 0..options.instances {
         world.fleet.lock().await.start(slot, None)?;
     }
-    // The first ones are there before anything goes wrong.
+    // All instances settle before the first fault.
     let settled = timeout(options.patience, wait_for(&world, options)).await;
     let mut wrong: Vec<String> =
         settled.err().map(|_| "the group did not begin".to_owned()).into_iter().collect();
@@ -277,7 +277,7 @@ async fn wait_for(world: &ChaosRun, options: &ChaosOptions) {
     }
 }
 
-/// Lets all faults happen in their time; returns how often each did, and those that failed.
+/// Performs all faults at their times; returns the number of each, and those that failed.
 async fn faults(
     world: &Arc<ChaosRun>,
     planned: &[PlannedFault],
@@ -306,7 +306,7 @@ async fn faults(
     (happened, failed)
 }
 
-/// Reads every file and the store, and judges.
+/// Reads every file and the store, and checks the history.
 pub(crate) async fn judge(
     world: &ChaosRun,
     options: &ChaosOptions,
@@ -347,7 +347,7 @@ fn outcomes(told: &[InstanceLog], wanted: CommitResult) -> usize {
         .count()
 }
 
-/// A line for whoever watches.
+/// Prints a line of progress.
 #[expect(clippy::print_stderr, reason = "progress of a command that runs for minutes")]
 pub(crate) fn say(line: &str) {
     eprintln!("{line}");

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use crate::store::ChaosStore;
 
-/// One thing that goes wrong. Slots are the places of instances.
+/// Fault. Slots are places of instances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChaosFault {
     /// An instance is killed by `kill -9`; another one starts in its slot afterwards.
     Kill(usize),
-    /// An instance stands still for longer than the TTL, and goes on.
+    /// An instance is stopped for longer than the TTL, and continues.
     Stop(usize),
     /// An instance is asked to leave; another one starts in its slot afterwards.
     Leave(usize),
@@ -18,17 +18,17 @@ pub enum ChaosFault {
     Guest,
     /// Every connection to the store ends at once.
     Drop,
-    /// Everything takes so many milliseconds longer, both ways.
+    /// All data takes this many milliseconds longer, in both directions.
     Delay(u64),
-    /// Requests are held back; they arrive when this is over.
+    /// Requests are held back, and arrive when the fault ends.
     HoleRequests,
     /// Replies are held back.
     HoleReplies,
-    /// Both are.
+    /// Requests and replies are held back.
     HoleBoth,
     /// The server is killed by `kill -9` and started again on its data.
     Server,
-    /// Somebody else keeps the file locked.
+    /// Another process keeps the file locked.
     Lock,
 }
 
@@ -41,7 +41,7 @@ enum FaultScope {
 }
 
 impl ChaosFault {
-    /// The word in reports.
+    /// Returns its name in reports.
     pub fn word(self) -> &'static str {
         match self {
             Self::Kill(_) => "kill",
@@ -66,7 +66,7 @@ impl ChaosFault {
         }
     }
 
-    /// From how many tenths of the TTL to how many it lasts.
+    /// Returns the range of its duration, in tenths of the TTL.
     fn tenths(self) -> (u64, u64) {
         match self {
             Self::Stop(_) => (12, 20),
@@ -74,7 +74,7 @@ impl ChaosFault {
             Self::Guest => (10, 25),
             Self::Drop => (0, 0),
             Self::Delay(_) => (5, 15),
-            // Shorter and longer than a holder can bridge.
+            // From shorter to longer than a holder can bridge.
             _ => (3, 14),
         }
     }
@@ -83,7 +83,7 @@ impl ChaosFault {
 /// A fault with its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlannedFault {
-    /// After the start.
+    /// Time since the start.
     pub at: Duration,
     /// Duration of the fault.
     pub lasts: Duration,
@@ -106,7 +106,7 @@ impl fmt::Display for PlannedFault {
     }
 }
 
-/// The faults of a run; the same for the same arguments.
+/// Returns the faults of a run; the same for the same arguments.
 pub fn schedule(
     seed: u64,
     kind: ChaosStore,
@@ -126,14 +126,14 @@ pub fn schedule(
         if deck.is_empty() {
             deck = deal(&mut rng, kind, slots);
         }
-        // Between two faults of the store something can go on, so that the next one finds holds.
+        // After a fault of the store the group needs time, so that the next one finds holds.
         let rest =
             |part: FaultScope| if part == FaultScope::Store { ttl / 2 } else { Duration::ZERO };
         let busy = |part: FaultScope| {
             let of = |one: &&PlannedFault| one.fault.part() == part;
             planned.iter().filter(of).any(|one| one.at + one.lasts + rest(part) > at)
         };
-        // What cannot happen now comes later, so that each deck is played to its end.
+        // A fault that cannot happen now comes later, so that each deck is used up.
         let Some(index) = deck.iter().position(|fault| !busy(fault.part())) else { continue };
         let fault = deck.remove(index);
         let (low, high) = fault.tenths();
@@ -142,7 +142,7 @@ pub fn schedule(
     }
 }
 
-/// Each kind of fault once, and the commonest more often, in random order.
+/// Returns each kind of fault once, and common kinds more often, in random order.
 fn deal(rng: &mut ScheduleRng, kind: ChaosStore, slots: usize) -> Vec<ChaosFault> {
     let slot = |rng: &mut ScheduleRng| rng.below(slots as u64) as usize;
     let mut deck = vec![

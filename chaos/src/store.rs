@@ -1,4 +1,4 @@
-//! The store under test: its server, the wire to it, and what can be done to both.
+//! Store under test: its server, the link to it, and faults of both.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use tokio::sync::Mutex;
 use crate::folder::Folder;
 use crate::proxy::{DelayProxy, LinkState};
 
-/// Which store.
+/// Kind of store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum ChaosStore {
-    /// A file of this machine: no server, no wire.
+    /// File on this machine: no server, no link.
     Sqlite,
     /// PostgreSQL.
     Postgres,
@@ -32,7 +32,7 @@ pub enum ChaosStore {
 }
 
 impl ChaosStore {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 4] = [Self::Sqlite, Self::Postgres, Self::Redis, Self::Etcd];
 }
 
@@ -53,9 +53,9 @@ enum StoreServer {
     Postgres(PostgresServer),
     Redis(RedisServer),
     Etcd(EtcdServer),
-    /// A primary and a standby, which becomes the primary when it is told to.
+    /// A primary, and a standby that is promoted on request.
     Pair(Box<[PostgresServer; 2]>),
-    /// The same under Patroni, which tells it to. Its first server is the primary at first.
+    /// The same under Patroni, which promotes. Its first server is the primary at first.
     Patroni(Box<Patroni>),
 }
 
@@ -64,11 +64,11 @@ enum StoreServer {
 pub struct StoreUnderTest {
     server: StoreServer,
     proxy: Option<DelayProxy>,
-    /// For the instances: through the proxy.
+    /// URL for the instances: through the proxy.
     pub url: String,
-    /// For those who look: past it.
+    /// URL for the checks: past the proxy.
     direct: String,
-    /// Held while the server restarts: the next restart may be due before a start has ended.
+    /// Locked while the server restarts: the next restart may be due before a start has ended.
     restarting: Mutex<()>,
 }
 
@@ -90,7 +90,7 @@ impl StoreUnderTest {
         Ok(Arc::new(Self { server, proxy, url, direct, restarting }))
     }
 
-    /// Three members of etcd, with nothing between them and the instances.
+    /// Starts three members of etcd, without a proxy.
     pub(crate) async fn cluster() -> Result<Arc<Self>> {
         let options = EtcdOptions { members: 3, ..EtcdOptions::default() };
         let etcd = tokio::task::spawn_blocking(move || EtcdServer::start(options)).await??;
@@ -99,8 +99,8 @@ impl StoreUnderTest {
         Ok(Arc::new(Self { server, proxy: None, direct: url.clone(), url, restarting }))
     }
 
-    /// A PostgreSQL with a standby that is told everything, before or after it is answered. All go
-    /// through the proxy, which leads to the primary.
+    /// Starts a PostgreSQL with a standby that receives everything, before (synchronous) or after
+    /// it is acknowledged. All connections go through the proxy, which leads to the primary.
     pub(crate) async fn pair(synchronous: bool, patroni: bool) -> Result<Arc<Self>> {
         let start = move || match patroni {
             true => Ok(StoreServer::Patroni(Box::new(Patroni::start(synchronous)?))),
@@ -119,7 +119,7 @@ impl StoreUnderTest {
     pub(crate) async fn cut_replication(self: &Arc<Self>) -> Result<()> {
         let place = Arc::clone(self);
         let cutting = move || -> Result<()> {
-            // Under Patroni there may be others, who copy what is missing at first.
+            // Under Patroni there may be other senders, which copy missing data at first.
             let senders = "SELECT pid FROM pg_stat_replication WHERE state = 'streaming'";
             let sender = match &place.server {
                 StoreServer::Pair(pair) => pair[0].sql(senders)?,
@@ -131,7 +131,7 @@ impl StoreUnderTest {
         tokio::task::spawn_blocking(cutting).await?
     }
 
-    /// The primary is gone, and the standby takes its place.
+    /// Kills the primary and lets the standby take its place.
     pub(crate) async fn fail_over(self: &Arc<Self>) -> Result<()> {
         let place = Arc::clone(self);
         let promoting = move || -> Result<()> {
@@ -148,7 +148,7 @@ impl StoreUnderTest {
                     pair.kill(0)?;
                     pair.wait_for_takeover(0, TAKEOVER)?;
                     lead_to(pair.port(1));
-                    // A synchronous one answers nothing without its standby.
+                    // A synchronous primary acknowledges nothing without its standby.
                     pair.start_again(0)?;
                 }
                 _ => bail!("there is no standby"),
@@ -158,7 +158,7 @@ impl StoreUnderTest {
         tokio::task::spawn_blocking(promoting).await?
     }
 
-    /// Does something to etcd that takes a while; an error where the store is another one.
+    /// Runs a blocking operation on etcd; fails if the store is another one.
     pub(crate) async fn with_etcd<T: Send + 'static>(
         self: &Arc<Self>,
         act: impl FnOnce(&EtcdServer) -> Result<T> + Send + 'static,
@@ -171,19 +171,19 @@ impl StoreUnderTest {
         tokio::task::spawn_blocking(acting).await?
     }
 
-    /// A handle past the proxy. The store is made if it is not there.
+    /// Opens the store past the proxy, and creates it if it does not exist.
     pub async fn store(&self) -> Result<Arc<dyn Store>> {
         Ok(StoreUrl::parse(&self.direct)?.open(IfAbsent::Create, process::entropy()).await?)
     }
 
-    /// Changes the wire; nothing to change where there is none.
+    /// Changes the link, if there is one.
     pub(crate) fn wire(&self, change: impl FnOnce(&mut LinkState)) {
         if let Some(proxy) = &self.proxy {
             proxy.change(change);
         }
     }
 
-    /// Kills the server, and starts it again after a while; not while it is being started.
+    /// Kills the server, and starts it again after a while. Waits for an earlier restart to end.
     pub(crate) async fn restart(self: &Arc<Self>, away: Duration) -> Result<()> {
         let _one_at_a_time = self.restarting.lock().await;
         let place = Arc::clone(self);
@@ -193,8 +193,8 @@ impl StoreUnderTest {
         tokio::task::spawn_blocking(move || place.server.start_again()).await?
     }
 
-    /// Keeps the file locked for a while, as a program does that has forgotten its transaction;
-    /// says whether it got the lock.
+    /// Keeps the file locked for a while, as a program with a forgotten transaction does; returns
+    /// whether it got the lock.
     pub(crate) async fn lock(self: &Arc<Self>, lasts: Duration) -> Result<bool> {
         let StoreServer::Sqlite(folder) = &self.server else { return Ok(false) };
         let file = folder.path().join(FILE);
@@ -214,11 +214,11 @@ impl StoreUnderTest {
 }
 
 const FILE: &str = "tenure.db";
-/// Time limit for the lock, among the writes of all others and while a stopped instance has it.
+/// Time limit for the lock, which all other writers and a stopped instance may hold.
 const LOCKING: Duration = Duration::from_secs(30);
 
 impl StoreUnderTest {
-    /// The process of the server, if there is one.
+    /// Returns the process id of the server, if there is one.
     pub(crate) fn pid(&self) -> Option<u32> {
         match &self.server {
             StoreServer::Sqlite(_) => None,
@@ -230,7 +230,7 @@ impl StoreUnderTest {
         }
     }
 
-    /// Returns the number of rows or keys. Blocks: not for the runtime's own threads.
+    /// Returns the number of rows or keys. Blocks, so it must not run on the runtime's own threads.
     pub(crate) fn rows(&self) -> Result<u64> {
         let number = |text: String| -> Result<u64> {
             let digits: String = text.chars().filter(char::is_ascii_digit).collect();
@@ -248,7 +248,7 @@ impl StoreUnderTest {
             StoreServer::Patroni(pair) => number(pair.sql(0, &count_all("tenure."))?),
             StoreServer::Redis(server) => number(server.cli(&["dbsize"])?),
             StoreServer::Etcd(server) => {
-                // It counts all of them, however few it shows.
+                // etcd counts all keys, whatever the limit.
                 let words = "get  --prefix --keys-only --limit 1 --write-out fields";
                 let fields = server.etcdctl(&words.split(' ').collect::<Vec<_>>())?;
                 let count = fields.lines().find(|line| line.starts_with("\"Count\""));
@@ -258,7 +258,7 @@ impl StoreUnderTest {
     }
 }
 
-/// Tables that must not grow with time, beside one row for each session of the last week.
+/// Tables that must not grow with time, apart from one row for each session of the last week.
 const TABLES: [&str; 6] = ["audit", "checkpoint", "history", "hold", "session", "spent"];
 
 fn count_all(schema: &str) -> String {
@@ -266,15 +266,15 @@ fn count_all(schema: &str) -> String {
     format!("SELECT {}", counts.join(" + "))
 }
 
-/// Time limit for a standby to connect, and for Patroni to see that the primary is gone.
+/// Time limit for a standby to connect, and for Patroni to notice that the primary is gone.
 const TAKEOVER: Duration = Duration::from_secs(60);
 
-/// A primary and a standby that nobody looks after.
+/// Starts a primary and a standby without Patroni.
 fn pair(synchronous: bool) -> Result<StoreServer> {
     let primary = PostgresServer::start(PostgresOptions::default())?;
     let standby = PostgresServer::standby_of(&primary)?;
     if synchronous {
-        // The standby was copied before this: it will wait for nobody.
+        // The standby was copied before this, so it waits for no standby of its own.
         primary.sql("ALTER SYSTEM SET synchronous_standby_names = '*'")?;
         primary.sql("SELECT pg_reload_conf()")?;
     }
@@ -293,12 +293,12 @@ impl StoreServer {
                 Self::Postgres(PostgresServer::start(PostgresOptions::default())?)
             }
             ChaosStore::Redis => {
-                // Without its file a restart would lose what was answered, as `doctor` says.
+                // Without its file a restart would lose acknowledged writes, as `doctor` reports.
                 let options = RedisOptions { append_only: true, ..RedisOptions::default() };
                 Self::Redis(RedisServer::start(options)?)
             }
             ChaosStore::Etcd => {
-                // Otherwise a server grows with every write, as `doctor` says.
+                // Otherwise a server grows with every write, as `doctor` reports.
                 let options = EtcdOptions { is_lean: true, ..EtcdOptions::default() };
                 Self::Etcd(EtcdServer::start(options)?)
             }

@@ -10,14 +10,14 @@ use rcgen::{
 };
 use tempfile::TempDir;
 
-/// Faults of [`Certificates`].
+/// Options of [`Certificates`].
 #[derive(Debug, Clone)]
 pub struct CertificateOptions {
-    /// The names and addresses that the server's certificate is made out to.
+    /// Names and addresses in the server's certificate.
     pub names: Vec<String>,
-    /// Whether the server's certificate is one of long ago.
+    /// Whether the server's certificate has expired long ago.
     pub expired: bool,
-    /// Whether the server shows the authority's own certificate, as many small setups do.
+    /// Whether the server uses the authority's own certificate, as many small setups do.
     pub self_signed: bool,
 }
 
@@ -34,15 +34,15 @@ pub struct TestCertificateFiles {
     authority: PathBuf,
     certificate: PathBuf,
     key: PathBuf,
-    /// A client's certificate and key, for the programs that look after the server.
+    /// A client's certificate and key, for the programs that manage the server.
     client: (PathBuf, PathBuf),
-    /// Whether clients have to show a certificate of the same authority.
+    /// Whether clients must present a certificate of the same authority.
     pub(crate) ask_clients: bool,
 }
 
 impl TestCertificateFiles {
-    /// Copies the files into the server's folder, where they stay as long as it does and belong to
-    /// whom it belongs to: PostgreSQL reads no key that others may read.
+    /// Copies the files into the server's folder, owned by its owner: PostgreSQL refuses a key that
+    /// others may read.
     pub(crate) fn moved_to(&self, folder: &Path) -> Result<Self> {
         use std::os::unix::fs::{MetadataExt, chown};
         let owner = fs::metadata(folder)?;
@@ -62,31 +62,31 @@ impl TestCertificateFiles {
         })
     }
 
-    /// The authority, the server's certificate and its key, as text.
+    /// Paths of the authority, the server's certificate and its key, as text.
     pub(crate) fn files(&self) -> [String; 3] {
         [&self.authority, &self.certificate, &self.key].map(|path| path.display().to_string())
     }
 
-    /// A client's certificate and key, as text.
+    /// Paths of a client's certificate and key, as text.
     pub(crate) fn client(&self) -> [String; 2] {
         [&self.client.0, &self.client.1].map(|path| path.display().to_string())
     }
 }
 
-/// PEM files in a folder of their own, which goes with this value.
+/// PEM files in a folder of their own, which is removed with this value.
 #[derive(Debug)]
 pub struct Certificates {
     folder: TempDir,
 }
 
 impl Certificates {
-    /// An authority, a certificate of it for `localhost` and `127.0.0.1`, and one for the client
-    /// named `client`. Whoever runs the server may read the files.
+    /// Creates an authority, a certificate of it for `localhost` and `127.0.0.1`, and one for the
+    /// client named `client`. All users may read the files.
     pub fn make(client: &str) -> Result<Self> {
         Self::make_with(client, CertificateOptions::default())
     }
 
-    /// As [`Certificates::make`], with something about the server's certificate changed.
+    /// Like [`Certificates::make`], with options for the server's certificate.
     pub fn make_with(client: &str, options: CertificateOptions) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("testkit-certs-").tempdir()?;
         open_to_all(&folder.path().to_owned(), 0o755)?;
@@ -110,7 +110,7 @@ impl Certificates {
             let mut params = CertificateParams::new(names)?;
             params.distinguished_name.push(DnType::CommonName, name);
             params.extended_key_usages = vec![usage];
-            // etcd talks to itself with the server's certificate.
+            // etcd also connects to itself with the server's certificate.
             if file == "server" {
                 if options.expired {
                     make_old(&mut params);
@@ -147,7 +147,7 @@ impl Certificates {
         (self.folder.path().join("client.pem"), self.folder.path().join("client.key"))
     }
 
-    /// For a server that shows this certificate, and may ask its clients for one.
+    /// Returns the files for a server with this certificate, which may require client certificates.
     #[must_use]
     pub fn for_server(&self, ask_clients: bool) -> TestCertificateFiles {
         let (certificate, key) = self.server();

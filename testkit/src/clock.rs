@@ -1,4 +1,4 @@
-//! A wall clock that a test can step, for servers that read the system's.
+//! Wall clock that a test can step, for servers that read the system's clock.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 
-/// The offset that libfaketime reads before each look at the clock.
+/// Offset that libfaketime reads before each read of the clock.
 #[derive(Debug)]
 pub(crate) struct FakedClock {
     file: PathBuf,
@@ -14,27 +14,27 @@ pub(crate) struct FakedClock {
 }
 
 impl FakedClock {
-    /// A clock that runs true until it is stepped; its file lies in the server's folder.
+    /// Creates a clock without an offset; its file is in the server's folder.
     pub(crate) fn new(folder: &Path) -> Result<Self> {
         let clock = Self { file: folder.join("clock"), offset: Mutex::new(0) };
         clock.step(0)?;
         Ok(clock)
     }
 
-    /// Moves the clock by `seconds` from where it stands.
+    /// Moves the clock by `seconds` from its current time.
     pub(crate) fn step(&self, seconds: i64) -> Result<()> {
         let mut offset = self.offset.lock().unwrap_or_else(PoisonError::into_inner);
         *offset += seconds;
-        // Renamed into place: the server must never read half a number.
+        // Renamed into place: the server must never read a partial number.
         let draft = self.file.with_extension("draft");
         fs::write(&draft, format!("{:+}s\n", *offset))?;
         fs::rename(&draft, &self.file)?;
         Ok(())
     }
 
-    /// The words to put before the server's command line.
+    /// Returns the words to put before the server's command line.
     ///
-    /// The monotonic clock stays true: a step of the wall clock does not move it either.
+    /// The monotonic clock is not faked: a real step of the wall clock does not change it either.
     pub(crate) fn prefix(&self) -> Result<Vec<String>> {
         Ok(vec![
             "env".to_owned(),
@@ -50,12 +50,12 @@ impl FakedClock {
     }
 }
 
-/// Steps `clock`, or says which option was forgotten.
+/// Steps `clock`; without one, fails and names the missing option.
 pub(crate) fn step(clock: Option<&FakedClock>, seconds: i64) -> Result<()> {
     clock.context("the server was started without `faked_clock`")?.step(seconds)
 }
 
-/// Not the `MT` build: its lock deadlocks when a signal handler reads the clock, as Postgres does.
+/// Finds the library. The `MT` build deadlocks when a signal handler (Postgres) reads the clock.
 fn library() -> Result<PathBuf> {
     fs::read_dir("/usr/lib")?
         .filter_map(|entry| Some(entry.ok()?.path().join("faketime/libfaketime.so.1")))

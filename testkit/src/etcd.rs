@@ -19,22 +19,22 @@ pub struct EtcdOptions<'a> {
     pub members: usize,
     /// Members reach each other through proxies, for [`EtcdServer::cut_peers`].
     pub proxied_peers: bool,
-    /// Snapshot to begin with; only for a single member.
+    /// Snapshot to restore first; only for a single member.
     pub snapshot: Option<PathBuf>,
-    /// The size at which the database takes no more writes; etcd's own when absent.
+    /// Size at which the database refuses further writes; etcd's own by default.
     pub quota_bytes: Option<u64>,
-    /// Keeps little of the past: revisions for a minute and 5,000 entries of its log, where etcd
-    /// itself keeps all of them and 100,000.
+    /// Keeps little history: revisions for a minute and 5,000 entries of its log, instead of etcd's
+    /// defaults of all revisions and 100,000 entries.
     pub is_lean: bool,
-    /// Clients must encrypt, and find the server's certificate signed by this authority.
+    /// Clients must use TLS, and verify the server's certificate with this authority.
     pub tls: Option<&'a Certificates>,
-    /// Clients must show a certificate of the same authority.
+    /// Clients must present a certificate of the same authority.
     pub client_certificates: bool,
     /// The password of the user `root`, which turns authentication on.
     pub password: Option<String>,
 }
 
-/// An etcd of one's own; gone when dropped, or when this process ends in any way.
+/// Private etcd; removed when dropped, or when this process ends in any way.
 #[derive(Debug)]
 pub struct EtcdServer {
     members: Vec<EtcdMember>,
@@ -53,7 +53,7 @@ struct EtcdMember {
     proxy: Option<Proxy>,
 }
 
-/// The files by name, as the servers and `etcdctl` are told them.
+/// TLS files as arguments of the servers and of `etcdctl`.
 #[derive(Debug)]
 struct EtcdTlsArguments {
     server: Vec<String>,
@@ -64,7 +64,7 @@ struct EtcdTlsArguments {
 const START_ATTEMPTS: usize = 3;
 
 impl EtcdServer {
-    /// Starts an empty cluster and waits until it takes writes.
+    /// Starts an empty cluster and waits until it accepts writes.
     pub fn start(options: EtcdOptions<'_>) -> Result<Self> {
         let tls = options
             .tls
@@ -120,7 +120,7 @@ impl EtcdServer {
         self.members[member].client
     }
 
-    /// Which member leads now.
+    /// Returns the member that leads now.
     pub fn leader(&self) -> Result<usize> {
         let leads = |member: &EtcdMember| {
             let endpoint = self.endpoint(member);
@@ -143,7 +143,7 @@ impl EtcdServer {
         self.ctl(&endpoints.join(","), words)
     }
 
-    /// The process that was started last, for those who measure it.
+    /// The process of a member that was started last, for measurements.
     #[must_use]
     pub fn pid(&self, member: usize) -> Option<u32> {
         self.members[member].guard.server()
@@ -165,13 +165,13 @@ impl EtcdServer {
         self.members[member].guard.signal_all("STOP")
     }
 
-    /// Lets a frozen member go on.
+    /// Resumes a frozen member.
     pub fn resume(&self, member: usize) -> Result<()> {
         self.members[member].guard.signal_all("CONT")
     }
 
-    /// Ends the connections of other members to this one, and lets no new one through. What it has
-    /// opened itself to others stays.
+    /// Ends the connections of other members to this one, and refuses new ones. Its own connections
+    /// to others remain.
     pub fn cut_peers(&self, member: usize) {
         self.members[member].proxy.iter().for_each(Proxy::cut);
     }
@@ -181,7 +181,7 @@ impl EtcdServer {
         self.members[member].proxy.iter().try_for_each(Proxy::restore)
     }
 
-    /// Makes the data folder of the only member from a snapshot.
+    /// Creates the data folder of the only member from a snapshot.
     fn restore(&self, snapshot: &Path) -> Result<()> {
         let [member] = &self.members[..] else { bail!("a snapshot needs a single member") };
         let mut command = Command::new("etcdctl");
@@ -231,7 +231,7 @@ impl EtcdServer {
         member.guard.start(&command)
     }
 
-    /// Until it has a leader and answers; a stranger on the port is of another cluster.
+    /// Waits until it has a leader and responds; fails if a different cluster uses the port.
     fn wait_for(&self, index: usize) -> Result<()> {
         let member = &self.members[index];
         let endpoint = self.endpoint(member);
@@ -270,7 +270,7 @@ impl EtcdMember {
         Ok(Self { guard, client, peer, proxy })
     }
 
-    /// Returns the URL at which the other members find it.
+    /// Returns the URL at which the other members reach it.
     fn peer_url(&self) -> String {
         let port = self.proxy.as_ref().map_or(self.peer, Proxy::port);
         format!("http://127.0.0.1:{port}")

@@ -1,4 +1,4 @@
-//! The shell process that outlives its owner just long enough to clean up after it.
+//! Shell process that outlives its owner just long enough to clean up after it.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::wait::wait_until;
 
-/// A server, its folder, and the guard that removes both when this process is gone.
+/// A server, its folder, and the guard that removes both when this process has ended.
 ///
 /// The pipe to the guard is closed by the kernel whenever this process ends, so cleaning up does
 /// not depend on `Drop`. A parent-death signal would fire when the spawning *thread* ends, which in
@@ -27,15 +27,15 @@ pub(crate) struct ServerGuard {
 #[derive(Debug)]
 struct Shell {
     child: Child,
-    /// `None` only while dropping: closing it is what tells the guard to clean up.
+    /// `None` only while dropping: closing it makes the guard clean up.
     commands: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
-    /// The process that was started last, ended or not.
+    /// Process id of the server started last, whether or not it has ended.
     server: Option<u32>,
 }
 
 impl ServerGuard {
-    /// Makes a folder named after `what` and a guard for it; runs nothing yet.
+    /// Creates a folder named after `what` and a guard for it; runs nothing yet.
     pub(crate) fn new(what: &str) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix(&format!("testkit-{what}-")).tempdir()?;
         let mut child = Command::new("sh")
@@ -55,7 +55,7 @@ impl ServerGuard {
         Ok(Self { folder: folder.keep(), shell })
     }
 
-    /// As [`ServerGuard::new`], for programs that refuse to run as root: the folder is theirs.
+    /// Like [`ServerGuard::new`], for programs that refuse to run as root: they own the folder.
     pub(crate) fn for_unprivileged(what: &str) -> Result<Self> {
         let guard = Self::new(what)?;
         if running_as_root() {
@@ -71,7 +71,7 @@ impl ServerGuard {
         &self.folder
     }
 
-    /// Starts `words` in the background. Whatever ran before must have ended.
+    /// Starts `words` in the background. An earlier server must have ended.
     pub(crate) fn start(&self, words: &[String]) -> Result<()> {
         ensure!(self.ended(), "the server still runs");
         let quoted: Vec<String> = words.iter().map(|word| quote(word)).collect();
@@ -81,7 +81,7 @@ impl ServerGuard {
         Ok(())
     }
 
-    /// Runs `words` to their end; fails with the log unless they succeed.
+    /// Runs `words` and waits for their end; fails with the log unless they succeed.
     pub(crate) fn run(&self, words: &[String], limit: Duration) -> Result<()> {
         self.start(words)?;
         self.wait_for_end(limit)?;
@@ -118,7 +118,7 @@ impl ServerGuard {
         self.shell().ask(&format!("all {signal}")).map(drop)
     }
 
-    /// Kills the server with its children, as a power cut would, and waits until it is gone.
+    /// Kills the server with its children, as a power cut would, and waits until it has ended.
     pub(crate) fn kill(&self) -> Result<()> {
         if self.ended() {
             return Ok(());
@@ -140,11 +140,11 @@ impl ServerGuard {
         let Some(server) = self.server() else {
             return true;
         };
-        // The guard reaps late, so the id cannot have gone to another process meanwhile.
+        // The guard reaps late, so the id cannot belong to another process by now.
         let Ok(stat) = fs::read_to_string(format!("/proc/{server}/stat")) else {
             return true;
         };
-        // The state follows the program name, which stands in brackets.
+        // The state follows the program name, which is in brackets.
         stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['Z', 'X']))
     }
 
@@ -174,7 +174,7 @@ impl Shell {
 impl Drop for Shell {
     fn drop(&mut self) {
         drop(self.commands.take());
-        // Nothing can be done about a failure here, and the guard works without an audience.
+        // A failure here cannot be handled, and the guard does not need its owner.
         let _ = self.child.wait();
     }
 }
@@ -198,7 +198,7 @@ fn running_as_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
 }
 
-/// Runs a short command and returns what it printed; its errors become ours.
+/// Runs a short command and returns its output; fails with its errors.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let done = command.output().with_context(|| format!("cannot run {command:?}"))?;
     ensure!(

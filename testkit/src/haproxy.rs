@@ -1,4 +1,4 @@
-//! A load balancer before servers of HTTP.
+//! Load balancer for HTTP servers.
 
 use std::fmt::Write;
 use std::fs;
@@ -10,16 +10,16 @@ use crate::guard::{ServerGuard, unprivileged};
 use crate::packages;
 use crate::ports::on_a_free_port;
 
-/// An HAProxy that gives each request to the next server in turn, whatever its connection.
+/// HAProxy that sends each request to the next server in turn, whatever its connection.
 #[derive(Debug)]
 pub struct Haproxy {
-    /// Held for its drop.
+    /// Kept until drop.
     _guard: ServerGuard,
     port: u16,
 }
 
 impl Haproxy {
-    /// Starts a balancer before these servers and waits until it listens.
+    /// Starts a balancer for these servers and waits until it listens.
     pub fn start(servers: &[SocketAddr]) -> Result<Self> {
         let guard = ServerGuard::for_unprivileged("haproxy")?;
         let program = packages::find("haproxy").context("haproxy is missing; install it")?;
@@ -42,8 +42,8 @@ impl Haproxy {
     }
 }
 
-/// It says who asks, as such proxies do. A stream is given on without waiting for more of it, and
-/// ends when its client goes.
+/// Returns the configuration. HAProxy adds the client's address, as such proxies do. It passes a
+/// stream on without waiting for more data, and ends it when its client disconnects.
 fn configuration(servers: &[SocketAddr], port: u16) -> String {
     let mut text = format!(
         "defaults\n\

@@ -1,8 +1,8 @@
-//! Private servers for tests: PostgreSQL, Redis, etcd, PgBouncer, Patroni, and a breakable wire.
+//! Private servers for tests: PostgreSQL, Redis, etcd, PgBouncer, Patroni, and a breakable proxy.
 //!
-//! Every server listens on a free port of 127.0.0.1 and lives in its own temporary folder. Server
-//! and folder are gone when the owning process ends, however it ends: by drop, panic, Ctrl-C or
-//! `kill -9`. A small shell guard holds the other end of a pipe and cleans up when the pipe closes.
+//! Every server listens on a free port of 127.0.0.1 and has its own temporary folder. Server and
+//! folder are removed when the owning process ends in any way: by drop, panic, Ctrl-C or `kill -9`.
+//! A small shell guard holds the other end of a pipe and cleans up when the pipe closes.
 //!
 //! Linux only: the guard reads `/proc`, and packages are named as Debian names them.
 #![allow(

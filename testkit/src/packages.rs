@@ -4,7 +4,7 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A program, and the Debian package that brings it.
+/// A program, and the Debian package that contains it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PackageRequirement {
     /// The program to look for.
@@ -13,7 +13,7 @@ pub struct PackageRequirement {
     pub package: &'static str,
 }
 
-/// Everything that `cargo xtask test` needs beside a Rust toolchain.
+/// Everything that `cargo xtask test` needs in addition to a Rust toolchain.
 pub const NEEDS: &[PackageRequirement] = &[
     PackageRequirement { binary: "postgres", package: "postgresql" },
     PackageRequirement { binary: "redis-server", package: "redis-server" },
@@ -31,7 +31,7 @@ pub const NEEDS: &[PackageRequirement] = &[
 /// Additional packages for a failover under Patroni.
 pub const PATRONI: &[PackageRequirement] = &[
     PackageRequirement { binary: "patroni", package: "patroni" },
-    // It brings no program of its own; the one above is useless here without it.
+    // The package has no program of its own, but Patroni requires it.
     PackageRequirement { binary: "patroni", package: "python3-etcd" },
 ];
 
@@ -59,7 +59,7 @@ pub fn missing_of(needs: &[PackageRequirement]) -> Vec<&'static str> {
     needs.iter().filter(|need| find(need.binary).is_none()).map(|need| need.package).collect()
 }
 
-/// Finds a program: in the newest PostgreSQL, in `PATH`, then in the administrator's folder.
+/// Finds a program: in the newest PostgreSQL, in `PATH`, then in the administrator's folders.
 #[must_use]
 pub(crate) fn find(binary: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
@@ -71,7 +71,7 @@ pub(crate) fn find(binary: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// Debian keeps each major version in its own folder, and none in `PATH`.
+/// Finds the newest PostgreSQL: Debian has a folder per major version, and none in `PATH`.
 fn newest_postgres() -> Option<PathBuf> {
     fs::read_dir("/usr/lib/postgresql")
         .ok()?

@@ -1,4 +1,4 @@
-//! Two PostgreSQL servers under Patroni, with an etcd that says who is the primary.
+//! Two PostgreSQL servers under Patroni, with an etcd that records which is the primary.
 
 use std::fs;
 use std::process::Command;
@@ -13,7 +13,7 @@ use crate::ports::{free_port, random};
 use crate::postgres::{psql, url};
 use crate::wait::wait_until;
 
-/// A primary and a standby that takes its place when it dies; gone when dropped, or when this
+/// A primary, and a standby that takes its place when it dies; removed when dropped, or when this
 /// process ends in any way.
 #[derive(Debug)]
 pub struct Patroni {
@@ -31,8 +31,8 @@ struct PatroniNode {
 }
 
 impl Patroni {
-    /// Starts both and waits until the second streams from the first. What a synchronous one
-    /// answers, both have; without its standby it answers nothing.
+    /// Starts both servers and waits until the second streams from the first. If `synchronous`,
+    /// both have every acknowledged commit, and a primary without its standby acknowledges nothing.
     pub fn start(synchronous: bool) -> Result<Self> {
         let node = || -> Result<PatroniNode> {
             let guard = ServerGuard::for_unprivileged("patroni")?;
@@ -69,7 +69,7 @@ impl Patroni {
         psql(&self.url(node), statement)
     }
 
-    /// Which server takes writes now.
+    /// Returns the server that accepts writes now.
     pub fn primary(&self) -> Result<usize> {
         let takes_writes = |node: &usize| {
             self.sql(*node, "SELECT pg_is_in_recovery()").is_ok_and(|answer| answer.trim() == "f")
@@ -77,24 +77,24 @@ impl Patroni {
         (0..2).find(takes_writes).context("no server takes writes")
     }
 
-    /// Waits until the other one has taken the place of a server that was killed.
+    /// Waits until the other server has taken the place of a killed one.
     pub fn wait_for_takeover(&self, killed: usize, limit: Duration) -> Result<()> {
         let other = 1 - killed;
         wait_until("the takeover", limit, || self.primary().is_ok_and(|node| node == other))
     }
 
-    /// Kills a server and the Patroni that looks after it at once, as a power cut would.
+    /// Kills a server and its Patroni at once, as a power cut would.
     pub fn kill(&self, node: usize) -> Result<()> {
         let guard = &self.nodes[node].guard;
         guard.kill()?;
-        // It is nobody's child; stopped first, so that it starts no other meanwhile.
+        // The server is no child of Patroni. It is stopped first, so that it starts no process.
         let file = fs::read_to_string(guard.folder().join("data/postmaster.pid"))?;
         let server = file.lines().next().context("the server has no process")?;
         let script = "kill -s STOP $0; kill -s KILL $0 $(cat /proc/$0/task/$0/children)";
         output(Command::new("sh").args(["-c", script, server])).map(drop)
     }
 
-    /// Starts a killed server again, which follows the other one, and waits until it answers.
+    /// Restarts a killed server, which follows the other one, and waits until it responds.
     pub fn start_again(&self, node: usize) -> Result<()> {
         let PatroniNode { guard, port, .. } = &self.nodes[node];
         let file = guard.folder().join("patroni.yml");

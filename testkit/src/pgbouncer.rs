@@ -1,4 +1,4 @@
-//! A PgBouncer before a private PostgreSQL server.
+//! PgBouncer in front of a private PostgreSQL server.
 
 use std::fs;
 
@@ -9,17 +9,17 @@ use crate::packages;
 use crate::ports::on_a_free_port;
 use crate::postgres::{PostgresServer, psql, url};
 
-/// A PgBouncer in transaction pooling mode: each transaction may run on another connection.
+/// PgBouncer in transaction pooling mode: each transaction may run on another connection.
 #[derive(Debug)]
 pub struct Pgbouncer {
-    /// Held for its drop.
+    /// Kept until drop.
     _guard: ServerGuard,
     port: u16,
     password: String,
 }
 
 impl Pgbouncer {
-    /// Starts a pooler before `server` and waits until a query passes through it.
+    /// Starts a pooler for `server` and waits until a query passes through it.
     pub fn start(server: &PostgresServer) -> Result<Self> {
         let guard = ServerGuard::for_unprivileged("pgbouncer")?;
         let program = packages::find("pgbouncer").context("pgbouncer is missing; install it")?;

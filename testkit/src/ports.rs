@@ -7,14 +7,14 @@ use std::ops::Range;
 
 use anyhow::{Context, Result};
 
-/// Below the ephemeral range, so that no outgoing connection takes the port of a server that is
-/// down for a moment, and no client connects to itself. Low enough for [`BUS_OFFSET`] as well.
+/// Ports below the ephemeral range, so that no outgoing connection takes the port of a server that
+/// is down for a moment, and no client connects to itself. Low enough for [`BUS_OFFSET`] as well.
 const PORTS: Range<u16> = 10_500..22_000;
 
-/// A Redis in cluster mode also listens on its port plus this.
+/// Offset of the second port of a Redis in cluster mode.
 const BUS_OFFSET: u16 = 10_000;
 
-/// A port that was free a moment ago, and its cluster bus port too.
+/// Returns a port that was free a moment ago, as was its cluster bus port.
 pub(crate) fn free_port() -> Result<u16> {
     let skipped = random() % PORTS.len() as u64;
     PORTS
@@ -24,7 +24,7 @@ pub(crate) fn free_port() -> Result<u16> {
         .context("every port for test servers is taken")
 }
 
-/// Different in every call and every process; good enough for a test's port or password.
+/// Returns a number that differs in every call and process, for a test's port or password.
 pub(crate) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
@@ -36,7 +36,7 @@ fn is_free(port: u16) -> bool {
 /// Attempts to start: another process may take a port between the check and the use.
 const PORT_ATTEMPTS: usize = 3;
 
-/// Calls `start` with a free port, and on failure with another; returns the port that worked.
+/// Calls `start` with free ports until it succeeds, at most three times; returns the port.
 pub(crate) fn on_a_free_port(mut start: impl FnMut(u16) -> Result<()>) -> Result<u16> {
     for _ in 1..PORT_ATTEMPTS {
         let port = free_port()?;

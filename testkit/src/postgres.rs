@@ -22,11 +22,11 @@ pub struct PostgresOptions {
     pub settings: Vec<(String, String)>,
     /// Whether the wall clock can be moved by [`PostgresServer::step_clock`].
     pub faked_clock: bool,
-    /// Takes encrypted connections alone, with a password, and a certificate if it asks for one.
+    /// Accepts only TLS connections with a password, and a client certificate if required.
     pub tls: Option<TestCertificateFiles>,
 }
 
-/// A PostgreSQL server of one's own; gone when dropped, or when this process ends in any way.
+/// Private PostgreSQL server; removed when dropped, or when this process ends in any way.
 #[derive(Debug)]
 pub struct PostgresServer {
     guard: ServerGuard,
@@ -92,7 +92,7 @@ impl PostgresServer {
         url(&self.password, self.port)
     }
 
-    /// The same URL without the password, which the server then refuses.
+    /// The same URL without the password, which the server refuses.
     #[must_use]
     pub fn url_without_password(&self) -> String {
         format!("postgres://{USER}@127.0.0.1:{}/{DATABASE}", self.port)
@@ -109,7 +109,7 @@ impl PostgresServer {
         psql(&self.private_url(self.port), statement)
     }
 
-    /// The process that was started last, for those who measure it.
+    /// The process that was started last, for measurements.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
         self.guard.server()
@@ -120,7 +120,7 @@ impl PostgresServer {
         self.guard.kill()
     }
 
-    /// Shuts the server down in order, ending every connection, and waits until it is gone.
+    /// Shuts the server down, which ends every connection, and waits until it has ended.
     pub fn stop(&self) -> Result<()> {
         self.guard.signal("INT")?;
         self.guard.wait_for_end(STOP_LIMIT)
@@ -136,17 +136,17 @@ impl PostgresServer {
         self.guard.signal_all("STOP")
     }
 
-    /// Lets a frozen server go on.
+    /// Resumes a frozen server.
     pub fn resume(&self) -> Result<()> {
         self.guard.signal_all("CONT")
     }
 
-    /// Makes a standby the primary and waits until it takes writes.
+    /// Promotes a standby and waits until it accepts writes.
     pub fn promote(&self) -> Result<()> {
         self.sql("select pg_promote()").map(drop)
     }
 
-    /// Moves the server's wall clock by `seconds` from where it stands; needs `faked_clock`.
+    /// Moves the server's wall clock by `seconds` from its current time; needs `faked_clock`.
     pub fn step_clock(&self, seconds: i64) -> Result<()> {
         clock::step(self.clock.as_ref(), seconds)
     }
@@ -155,8 +155,8 @@ impl PostgresServer {
         (USER, &self.password)
     }
 
-    /// For our own programs: an encrypted server may ask them for a certificate, but not when they
-    /// come through the socket in its folder.
+    /// URL for our own programs. A server with TLS may require a client certificate, but not
+    /// through the socket in its folder.
     fn private_url(&self, port: u16) -> String {
         let (password, folder) = (&self.password, self.guard.folder().display());
         match self.tls {
@@ -188,7 +188,7 @@ impl PostgresServer {
             ("port", port.to_string()),
             ("unix_socket_directories", folder.display().to_string()),
             ("max_connections", "200".to_owned()),
-            // In the folder, which the guard removes, and not in /dev/shm, which nobody would.
+            // In the folder, which the guard removes, and not in /dev/shm, which nothing cleans up.
             ("dynamic_shared_memory_type", "mmap".to_owned()),
         ];
         let encrypted = self.tls.iter().flat_map(|tls| {
@@ -205,7 +205,7 @@ impl PostgresServer {
             command.extend(["-c".to_owned(), format!("{name}={value}")]);
         }
         self.guard.start(&unprivileged(command))?;
-        // The password is ours alone, so a stranger's server on this port is not taken for ours.
+        // The password is unique, so another server on this port is not mistaken for ours.
         let url = self.private_url(port);
         self.guard.wait_until_ready(|| psql(&url, "select 1").is_ok())
     }
@@ -220,7 +220,7 @@ fn encrypted_only(tls: &TestCertificateFiles) -> String {
     )
 }
 
-/// Runs `statement` over `url` with the client that came with the server.
+/// Runs `statement` at `url` with the client of the same PostgreSQL version.
 pub fn psql(url: &str, statement: &str) -> Result<String> {
     output(
         Command::new(program("psql")?)
@@ -229,7 +229,7 @@ pub fn psql(url: &str, statement: &str) -> Result<String> {
     )
 }
 
-/// Runs the script in a file over `url`.
+/// Runs the script in a file at `url`.
 pub fn psql_file(url: &str, script: &Path) -> Result<String> {
     output(
         Command::new(program("psql")?)
@@ -239,7 +239,7 @@ pub fn psql_file(url: &str, script: &Path) -> Result<String> {
     )
 }
 
-/// The URL of a server, or of a pooler before it.
+/// The URL of a server, or of a pooler in front of it.
 pub(crate) fn url(password: &str, port: u16) -> String {
     format!("postgres://{USER}:{password}@127.0.0.1:{port}/{DATABASE}")
 }

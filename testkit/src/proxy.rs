@@ -1,4 +1,4 @@
-//! A TCP proxy that breaks the wire between a client and its server.
+//! TCP proxy that breaks the connections between a client and its server.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -10,16 +10,16 @@ use anyhow::Result;
 
 use crate::ports::on_a_free_port;
 
-/// Passes connections on to a server of this machine, until told to break them.
+/// Proxy that passes connections on to a server of this machine, until told to break them.
 #[derive(Debug)]
 pub struct Proxy {
     port: u16,
     wire: Arc<ProxyLink>,
-    /// `None` while cut: then nothing listens, and the system refuses clients.
+    /// `None` while cut: then nothing listens, and the system refuses connections.
     listening: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// State that the threads share.
+/// State shared by the threads.
 #[derive(Debug)]
 struct ProxyLink {
     target: u16,
@@ -35,7 +35,7 @@ struct ProxyLink {
 struct ProxyConnection {
     client: TcpStream,
     server: TcpStream,
-    /// Whether replies were discarded: the stream has a hole that TCP would never leave.
+    /// Whether replies were discarded, which leaves a gap in the stream that TCP never would.
     torn: Arc<AtomicBool>,
     threads: [JoinHandle<()>; 2],
 }
@@ -71,7 +71,7 @@ impl Proxy {
         let mut listening = lock(&self.listening);
         if let Some(thread) = listening.take() {
             self.wire.closing.store(true, SeqCst);
-            // The listener only looks up when a client comes.
+            // The listener checks its state only when a client connects.
             drop(TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)));
             join(thread);
         }
@@ -84,7 +84,7 @@ impl Proxy {
         self.wire.set_stalled(true);
     }
 
-    /// Discards what the server answers, while requests still reach it, until [`Proxy::restore`].
+    /// Discards the server's responses, while requests still reach it, until [`Proxy::restore`].
     pub fn swallow_replies(&self) {
         self.wire.swallowing.store(true, SeqCst);
     }
@@ -95,7 +95,7 @@ impl Proxy {
         self.wire.swallowed.load(SeqCst)
     }
 
-    /// Passes everything again. Connections that lost replies are ended: the rest would be garbage.
+    /// Passes everything again. Connections that lost replies are ended: their streams have gaps.
     pub fn restore(&self) -> Result<()> {
         self.wire.set_stalled(false);
         self.wire.swallowing.store(false, SeqCst);
@@ -182,13 +182,13 @@ fn listen(port: u16, wire: &Arc<ProxyLink>) -> Result<JoinHandle<()>> {
                 return;
             }
             wire.forget_finished();
-            // A server that is down shows as a connection that ends at once.
+            // If the server is down, the client sees a connection that ends at once.
             let _ = client.and_then(|client| wire.connect(client));
         }
     }))
 }
 
-/// Copies bytes in a thread of its own until either side closes; `passes` judges each piece.
+/// Copies bytes in a thread of its own until either side closes; `passes` decides about each piece.
 fn pump(
     mut from: TcpStream,
     mut to: TcpStream,
@@ -207,7 +207,7 @@ fn pump(
 }
 
 fn join(thread: JoinHandle<()>) {
-    // Nothing in these threads panics; if it did, the test that lost its wire tells.
+    // These threads do not panic; if one did, the test would fail for lack of its connection.
     let _ = thread.join();
 }
 

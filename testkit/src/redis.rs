@@ -17,9 +17,9 @@ use crate::ports::on_a_free_port;
 /// Options of a [`RedisServer`]. The default keeps nothing on disk.
 #[derive(Debug, Default, Clone)]
 pub struct RedisOptions {
-    /// Whether each write is on disk before it is answered.
+    /// Whether each write is on disk before the response.
     pub append_only: bool,
-    /// Whether the server is a cluster of one that owns every slot.
+    /// Whether the server is a cluster of one node that owns every slot.
     pub cluster: bool,
     /// The password of the default user; none by default.
     pub password: Option<String>,
@@ -27,13 +27,13 @@ pub struct RedisOptions {
     pub replica_of: Option<u16>,
     /// Whether the wall clock can be moved by [`RedisServer::step_clock`].
     pub faked_clock: bool,
-    /// RDB file to begin with.
+    /// RDB file to load first.
     pub snapshot: Option<PathBuf>,
-    /// Takes encrypted connections alone, with a certificate if it asks for one.
+    /// Accepts only TLS connections, with a client certificate if required.
     pub tls: Option<TestCertificateFiles>,
 }
 
-/// A Redis server of one's own; gone when dropped, or when this process ends in any way.
+/// Private Redis server; removed when dropped, or when this process ends in any way.
 #[derive(Debug)]
 pub struct RedisServer {
     guard: ServerGuard,
@@ -43,7 +43,7 @@ pub struct RedisServer {
 }
 
 impl RedisServer {
-    /// Starts an empty server and waits until it answers.
+    /// Starts an empty server and waits until it responds.
     pub fn start(mut options: RedisOptions) -> Result<Self> {
         let guard = ServerGuard::new("redis")?;
         if let Some(snapshot) = &options.snapshot {
@@ -78,12 +78,12 @@ impl RedisServer {
         self.port
     }
 
-    /// Runs `redis-cli` with these words; returns what it printed. Error replies are failures.
+    /// Runs `redis-cli` with these words; returns its output. Error replies are failures.
     pub fn cli(&self, words: &[&str]) -> Result<String> {
         self.cli_at(self.port, words)
     }
 
-    /// The process that was started last, for those who measure it.
+    /// The process that was started last, for measurements.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
         self.guard.server()
@@ -94,7 +94,7 @@ impl RedisServer {
         self.guard.kill()
     }
 
-    /// Starts a killed server on its old folder and port, and waits until it answers.
+    /// Starts a killed server on its old folder and port, and waits until it responds.
     pub fn start_again(&self) -> Result<()> {
         self.launch(self.port)?;
         if self.options.cluster { self.wait_for_cluster() } else { Ok(()) }
@@ -105,12 +105,12 @@ impl RedisServer {
         self.guard.signal_all("STOP")
     }
 
-    /// Lets a frozen server go on.
+    /// Resumes a frozen server.
     pub fn resume(&self) -> Result<()> {
         self.guard.signal_all("CONT")
     }
 
-    /// Moves the server's wall clock by `seconds` from where it stands; needs `faked_clock`.
+    /// Moves the server's wall clock by `seconds` from its current time; needs `faked_clock`.
     pub fn step_clock(&self, seconds: i64) -> Result<()> {
         clock::step(self.clock.as_ref(), seconds)
     }
@@ -167,7 +167,7 @@ impl RedisServer {
         settings
     }
 
-    /// Whether the server on `port` is the one that we started, and not a faster stranger.
+    /// Whether the server on `port` is ours, and not another one that took the port first.
     fn is_ours(&self, port: u16) -> bool {
         let Some(server) = self.guard.server() else {
             return false;
@@ -184,11 +184,11 @@ impl RedisServer {
 
     fn cli_at(&self, port: u16, words: &[&str]) -> Result<String> {
         let mut command = Command::new("redis-cli");
-        // `-e` makes an error reply a failure instead of an answer.
+        // With `-e` an error reply is a failure.
         command.args(["-e", "-h", "127.0.0.1", "-p", &port.to_string()]);
         if let Some(tls) = &self.options.tls {
             let [certificate, key] = tls.client();
-            // Whatever is wrong with its certificate, this is our server.
+            // This is our server, so its certificate need not be valid.
             command.args(["--tls", "--insecure", "--cert", &certificate, "--key", &key]);
         }
         if let Some(password) = &self.options.password {
@@ -198,7 +198,7 @@ impl RedisServer {
     }
 }
 
-/// Whether a Redis that is done loading answers on `port`; one that wants a password first is fine.
+/// Whether a loaded Redis responds on `port`; one that requires a password first also counts.
 fn answers(port: u16) -> bool {
     let ping = || -> std::io::Result<Vec<u8>> {
         let limit = Duration::from_secs(2);

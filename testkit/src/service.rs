@@ -2,26 +2,26 @@
 
 use std::env;
 
-/// Names the PostgreSQL server for tests.
+/// Variable with the URL of the PostgreSQL server for tests.
 pub const TEST_POSTGRES: &str = "TENURE_TEST_POSTGRES";
 
-/// Names the Redis server for tests.
+/// Variable with the URL of the Redis server for tests.
 pub const TEST_REDIS: &str = "TENURE_TEST_REDIS";
 
-/// Names the etcd server for tests.
+/// Variable with the URL of the etcd server for tests.
 pub const TEST_ETCD: &str = "TENURE_TEST_ETCD";
 
-/// Names a Python that has the MCP client of version 1, and FastMCP.
+/// Variable with the path of a Python that has the MCP client of version 1, and FastMCP.
 pub const TEST_MCP_1: &str = "TENURE_TEST_MCP_1";
 
-/// Names a Python that has the MCP client of version 2.
+/// Variable with the path of a Python that has the MCP client of version 2.
 pub const TEST_MCP_2: &str = "TENURE_TEST_MCP_2";
 
-/// The URL in the variable `name`, or `None` on a laptop where no such server was started.
+/// Returns the value of the variable `name`, or `None` on a laptop without such a server.
 ///
 /// # Panics
 ///
-/// When the variable is absent and `CI` is set: there a skipped test would look like a passed one.
+/// Panics if the variable is absent and `CI` is set: a skipped test would look like a passed one.
 #[must_use]
 pub fn service(name: &str) -> Option<String> {
     lookup(name, |variable| env::var(variable).ok())

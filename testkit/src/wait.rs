@@ -9,7 +9,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Polls until `holds` returns true; fails naming `what` when `limit` has passed.
 ///
-/// For what gives no signal, such as a port that closes. Prefer a signal where there is one.
+/// For events without a signal, such as a port that closes. Prefer a signal if there is one.
 pub fn wait_until(what: &str, limit: Duration, mut holds: impl FnMut() -> bool) -> Result<()> {
     let start = Instant::now();
     while !holds() {

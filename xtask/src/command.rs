@@ -50,10 +50,10 @@ usage: cargo xtask <command>
                    real instances on a private store while everything fails
   chaos WORDS      another of its commands; `chaos --help` lists them";
 
-/// One task.
+/// One task and its options.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum XtaskCommand {
-    /// All steps, or one; with words for `cargo test`.
+    /// All steps, or one; with arguments for `cargo test`.
     Test {
         only: Option<TestStep>,
         words: Vec<String>,
@@ -63,7 +63,7 @@ pub(crate) enum XtaskCommand {
     Soak {
         names: Vec<String>,
     },
-    /// The README's commands on a fresh machine, all or some.
+    /// README commands on a fresh machine, all or some.
     Fresh {
         only: Option<FreshPart>,
     },
@@ -85,7 +85,7 @@ pub(crate) enum XtaskCommand {
 }
 
 impl XtaskCommand {
-    /// Reads the words after `cargo xtask`; `None` when they make no command.
+    /// Parses the words after `cargo xtask`; `None` if they are not a valid command.
     pub(crate) fn parse(words: &[String]) -> Option<Self> {
         let (name, rest) = words.split_first()?;
         match name.as_str() {
@@ -131,10 +131,10 @@ impl XtaskCommand {
     }
 }
 
-/// Measures something, after starting what it asks.
+/// Runs a benchmark, after starting what it requires.
 fn bench(words: &[String]) -> Result<()> {
     let servers = match words.first().map(String::as_str) {
-        // Plans and buckets are computed and ask no server.
+        // Plans and buckets are computed without a server.
         Some("roster") => None,
         Some("bucket") => {
             servers::install_buckets()?;
@@ -153,7 +153,7 @@ pub(crate) fn chaos(words: &[String]) -> Result<()> {
     if words.iter().any(|word| word == "--patroni") {
         servers::install_patroni()?;
     }
-    // Most of it is waiting: the build that the tests have made is good enough.
+    // Most of the time is waiting, so the debug build of the tests is fast enough.
     cargo(&["run", "--package", "tenure-chaos", "--"], words, &[])
 }
 
@@ -170,14 +170,14 @@ fn parse_test(words: &[String]) -> Option<XtaskCommand> {
     Some(XtaskCommand::Test { only, words: words.to_vec() })
 }
 
-/// The store is what there is to measure, unless another subject is named.
+/// Adds the default subject, `store`, unless another one is named.
 fn bench_words(words: &[String]) -> Vec<String> {
     let named = words.first().is_some_and(|word| !word.starts_with('-'));
     let subject = (!named).then(|| "store".to_owned());
     subject.into_iter().chain(words.iter().cloned()).collect()
 }
 
-/// Faults by seed are what there is to run, unless another command is named.
+/// Adds the default command, `run`, unless another one is named.
 fn chaos_words(words: &[String]) -> Vec<String> {
     let flags = words.first().is_some_and(|word| word.starts_with("--") && word != "--help");
     let run = flags.then(|| "run".to_owned());

@@ -1,4 +1,4 @@
-//! `cargo xtask fresh`: the README's commands on a machine that has nothing.
+//! `cargo xtask fresh`: the README's commands on a minimal machine.
 
 use std::env;
 use std::ffi::OsString;
@@ -12,23 +12,23 @@ use testkit::packages::{self, FRESH_DEBIAN};
 use crate::run::output;
 use crate::servers;
 
-/// Debian mirror where this machine's own sources name none.
+/// Debian mirror if this machine's own sources name none.
 const MIRROR: &str = "http://deb.debian.org/debian";
 
-/// Prefixes of the environment variables that tell how to reach the registries.
+/// Prefixes of the environment variables that configure access to the registries.
 const KEPT: &[&str] = &["PIP_", "SSL_CERT", "REQUESTS_CA", "CURL_CA", "CARGO_HTTP", "CARGO_NET"];
 const PROXIES: &[&str] = &["http_proxy", "https_proxy", "no_proxy"];
 
-/// A part of it that can be run alone.
+/// Part of the run that can be selected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FreshPart {
-    /// The release build, and a server that answers.
+    /// The release build, and a server that responds.
     Build,
     /// The test command.
     Test,
 }
 
-/// Reads the words after `fresh`; `None` when they make no sense.
+/// Parses the words after `fresh`; `None` if they are not valid.
 pub(crate) fn parse(words: &[String]) -> Option<Option<FreshPart>> {
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [] => Some(None),
@@ -75,7 +75,7 @@ pub(crate) fn run(only: Option<FreshPart>) -> Result<()> {
         .env("INGEST", ingest)
         .env("TEST", wanted(FreshPart::Test, test))
         .status()?;
-    // What is mounted below is this machine's own: it must not be deleted with the folder.
+    // Folders mounted below belong to this machine: they must not be deleted with the folder.
     let mounted = fs::read_to_string("/proc/self/mountinfo")?;
     if mounted.contains(&*folder.path().to_string_lossy()) {
         bail!("something is still mounted below {}", folder.keep().display());
@@ -98,7 +98,7 @@ fn commands(readme: &str) -> Result<[String; 4]> {
     Ok([command("## Try it", 0)?, command(event, 0)?, ingest, command("## Tests", 0)?])
 }
 
-/// The shell commands of a section, block by block.
+/// Returns the shell commands of a section, block by block.
 fn section(readme: &str, heading: &str) -> Result<Vec<String>> {
     let (_, rest) = readme
         .split_once(&format!("\n{heading}\n"))
@@ -119,7 +119,7 @@ fn cargo_home() -> OsString {
     env::var_os("CARGO_HOME").unwrap_or_else(home)
 }
 
-/// Returns the Debian mirror of this machine, if it has the same Debian.
+/// Returns the Debian mirror of this machine, if it runs the same Debian.
 fn mirror() -> String {
     let format =
         ["indextargets", "--format", "$(REPO_URI)", "Codename: bookworm", "Origin: Debian"];

@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: strange input for what strangers may send.
+//! `cargo xtask fuzz`: fuzzing of all parsers of untrusted input.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,29 +9,29 @@ use anyhow::{Result, bail};
 use crate::run::{as_typed, check, step};
 use crate::tidy::workspace;
 
-/// The tool that builds and runs the targets.
+/// Tool that builds and runs the targets.
 const TOOL: &str = "cargo-fuzz";
 const TOOL_VERSION: &str = "0.13.2";
 
-/// The targets, each a file in `fuzz/targets`.
+/// Targets, each a file in `fuzz/targets`.
 const TARGETS: [&str; 5] = ["envelope", "batch", "query", "heartbeat", "bucket"];
 
-/// The longest input that is tried.
+/// Longest input.
 const MAX_INPUT_BYTES: u32 = 8_192;
 
-/// Which targets to run, and for how long each.
+/// Targets to run, and the time for each.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct FuzzOptions {
-    /// All when empty.
+    /// Names of targets; empty for all.
     names: Vec<String>,
     seconds: u32,
 }
 
 impl FuzzOptions {
-    /// As `cargo xtask soak` runs them.
+    /// Options for `cargo xtask soak`.
     pub(crate) const CHECK: Self = Self { names: Vec::new(), seconds: 60 };
 
-    /// Reads the words after `fuzz`.
+    /// Parses the words after `fuzz`.
     pub(crate) fn parse(words: &[String]) -> Option<Self> {
         let mut options = Self::CHECK;
         let mut words = words.iter();
@@ -53,7 +53,7 @@ impl FuzzOptions {
     }
 }
 
-/// Runs the targets one after the other; one that fails does not keep the others from running.
+/// Runs the targets one after another, even if one fails.
 pub(crate) fn run(options: &FuzzOptions) -> Result<()> {
     let root = workspace()?;
     let tool = install(&root)?;
@@ -72,7 +72,7 @@ pub(crate) fn run(options: &FuzzOptions) -> Result<()> {
     Ok(())
 }
 
-/// Builds the tool into the target folder, unless it is there.
+/// Builds the tool into the target folder, unless it exists.
 fn install(root: &Path) -> Result<PathBuf> {
     let folder = root.join(format!("target/tools/{TOOL}-{TOOL_VERSION}"));
     let program = folder.join("bin").join(TOOL);
@@ -84,18 +84,18 @@ fn install(root: &Path) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// Runs one target from its seeds; what it learns goes to `fuzz/corpus`, which is not kept.
+/// Runs one target from its seeds. Its findings go to `fuzz/corpus`, which is not tracked.
 fn fuzz(root: &Path, tool: &Path, target: &str, seconds: u32) -> Result<()> {
     let folder = root.join("fuzz");
     let learnt = folder.join("corpus").join(target);
     fs::create_dir_all(&learnt)?;
-    // There is no unsafe code here that a sanitizer could catch, and without one it is faster.
+    // There is no unsafe code for a sanitizer to check, and without one it is faster.
     let words = ["run", "--fuzz-dir", "fuzz", "--sanitizer", "none", target];
     let mut command = Command::new(tool);
     check(
         as_typed(&mut command)
             .current_dir(root)
-            // Instrumentation has no stable switch; only this build uses one that is not.
+            // Instrumentation has no stable switch; only this build uses an unstable one.
             .env("RUSTC_BOOTSTRAP", "1")
             .args(words)
             .arg(learnt)

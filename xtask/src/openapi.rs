@@ -1,4 +1,4 @@
-//! `cargo xtask soak openapi`: schemathesis makes requests from the switchboard's own description.
+//! `cargo xtask soak openapi`: schemathesis sends requests made from the switchboard's document.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -12,12 +12,12 @@ use crate::python;
 use crate::run::{cargo, check, output};
 use crate::servers::Servers;
 
-/// As it was tried; it comes from PyPI.
+/// Tested version, from PyPI.
 const SCHEMATHESIS: &str = "schemathesis==4.32.5";
 /// Checks of every response.
 ///
-/// Not `positive_data_acceptance`: that three headers come together, that a dead letter has not
-/// ended, and that a token's scope allows an endpoint cannot be said in the document.
+/// Without `positive_data_acceptance`: OpenAPI cannot express that three headers are required
+/// together, that a dead letter is still open, or that a token's scope allows an endpoint.
 const CHECKS: [&str; 8] = [
     "not_a_server_error",
     "status_code_conformance",
@@ -28,16 +28,16 @@ const CHECKS: [&str; 8] = [
     "allow_header_conformance",
     "negative_data_rejection",
 ];
-/// And once there are tokens: without one nothing is answered that asks for one.
+/// Additional check with tokens: requests without one must be refused.
 const CHECK_WITH_TOKENS: &str = "ignored_auth";
-/// Of a batch each item has an outcome of its own: one that is not an envelope is 202, with an
-/// error in its place. So a batch that breaks the document is not always refused.
+/// Setting for batches. Each item has its own outcome: the response to an invalid envelope is 202
+/// with an error in its place, so a batch that violates the document is not always refused.
 const NOT_FOR_BATCHES: &str = r#"
 [[operations]]
 include-name = "POST /api/switchboard/ingest/batch"
 checks.negative_data_rejection.enabled = false
 "#;
-/// Taught to the tool: it has no words for JSON by lines. A text is such a body already.
+/// Serializer for JSON lines, which the tool does not have. A text is already such a body.
 const HOOKS: &str = r#"
 import schemathesis
 
@@ -50,13 +50,13 @@ const SECONDS: &str = "90";
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
 const TENURE: &str = "target/debug/tenure";
 
-/// Both stores, open and with tokens.
+/// Tests both stores, without and with tokens.
 pub(crate) fn run() -> Result<()> {
     let servers = Servers::start()?;
     cargo(&["build", "--package", "tenure-cli"], &[], &[])?;
     let folder = PathBuf::from("target/tmp/openapi");
     fs::create_dir_all(&folder)?;
-    // The tool runs in this folder, where it leaves what it remembers.
+    // The tool runs in this folder, where it stores its state.
     let folder = fs::canonicalize(folder)?;
     let tool = python::environment(&[SCHEMATHESIS])?.join("bin/schemathesis");
     let id = std::process::id();
@@ -90,7 +90,7 @@ fn attack(tool: &Path, store: &str, folder: &Path, with_tokens: bool) -> Result<
     fs::write(folder.join("schemathesis.toml"), settings)?;
     let log = folder.join("serve.err");
     let mut command = Command::new(TENURE);
-    // Requests without a token are what is tried here; who does it too often is not.
+    // The requests test missing tokens, not the limit on failed authentication.
     command.args(["--store", store, "serve", "--listen", "127.0.0.1:0"]);
     command.args(["--auth-failures", "1000000"]).stdin(Stdio::null());
     let server = ServeProcess(command.stderr(File::create(&log)?).spawn()?);
@@ -116,7 +116,7 @@ fn attack(tool: &Path, store: &str, folder: &Path, with_tokens: bool) -> Result<
     attacked
 }
 
-/// One that may do everything, for one endpoint: the one of the document's examples.
+/// Creates a token with all roles for one endpoint, that of the document's examples.
 fn token(store: &str) -> Result<String> {
     let mut command = Command::new(TENURE);
     command.args(["--store", store, "token", "create", "--channel", "telegram"]);
@@ -125,7 +125,7 @@ fn token(store: &str) -> Result<String> {
     Ok(output(&mut command)?.trim().to_owned())
 }
 
-/// Ends with this value.
+/// Server that is killed on drop.
 struct ServeProcess(Child);
 
 impl Drop for ServeProcess {

@@ -1,4 +1,4 @@
-//! Programs of Python for the tests, each in an environment of its own below `target`.
+//! Python programs for the tests, each in an environment of its own below `target`.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,13 +10,13 @@ use testkit::{TEST_MCP_1, TEST_MCP_2};
 use crate::run::{check, output};
 use crate::servers::install_all;
 
-/// As they were tried; they come from PyPI.
+/// Tested versions, from PyPI.
 const MCP_1: &[&str] = &["mcp==1.30.0", "fastmcp==3.4.10"];
 const MCP_2: &[&str] = &["mcp==2.3.0"];
-/// In an environment when everything is in it.
+/// File in an environment that is complete.
 const DONE: &str = "complete";
 
-/// The variables by which the tests find clients of MCP.
+/// Returns the variables by which the tests find MCP clients.
 pub(crate) fn mcp_clients() -> Result<Vec<(&'static str, String)>> {
     let mut found = Vec::new();
     for (name, packages) in [(TEST_MCP_1, MCP_1), (TEST_MCP_2, MCP_2)] {
@@ -26,7 +26,7 @@ pub(crate) fn mcp_clients() -> Result<Vec<(&'static str, String)>> {
     Ok(found)
 }
 
-/// An environment with these packages; made once.
+/// Creates an environment with these packages, unless it exists.
 pub(crate) fn environment(packages: &[&str]) -> Result<PathBuf> {
     let folder = PathBuf::from("target/python");
     fs::create_dir_all(&folder)?;
@@ -34,7 +34,7 @@ pub(crate) fn environment(packages: &[&str]) -> Result<PathBuf> {
     if environment.join(DONE).exists() {
         return Ok(environment);
     }
-    // The package brings no program: what it brings is asked for.
+    // The Debian package contains no program, so its module is checked.
     if output(Command::new("python3").args(["-c", "import ensurepip"])).is_err() {
         install_all(&["python3", "python3-venv"])?;
     }

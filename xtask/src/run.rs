@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 
-/// Runs one step under a heading and tells how long it took; a failure says how to repeat it.
+/// Runs one step under a heading and prints its duration; a failure includes how to repeat it.
 pub(crate) fn step(name: &str, repeat: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
     eprintln!("== {name}");
     let start = Instant::now();
@@ -34,7 +34,7 @@ pub(crate) fn cargo(fixed: &[&str], words: &[String], variables: &[(&str, String
     )
 }
 
-/// Takes away what cargo tells this program of itself: it would make build scripts run again.
+/// Removes the variables that cargo sets for this program: they would make build scripts run again.
 pub(crate) fn as_typed(command: &mut Command) -> &mut Command {
     for (name, _) in env::vars_os() {
         let of_this = name.to_str().is_some_and(|name| {
@@ -47,14 +47,14 @@ pub(crate) fn as_typed(command: &mut Command) -> &mut Command {
     command
 }
 
-/// Runs `command` to its end; anything but success is an error.
+/// Runs `command` to its end; fails unless it succeeds.
 pub(crate) fn check(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("cannot run {command:?}"))?;
     ensure!(status.success(), "{command:?} ended with {status}");
     Ok(())
 }
 
-/// Runs `command` and returns what it printed.
+/// Runs `command` and returns its output.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let done = command.output().with_context(|| format!("cannot run {command:?}"))?;
     let errors = String::from_utf8_lossy(&done.stderr);

@@ -14,17 +14,17 @@ use testkit::{
 use crate::python;
 use crate::run::check;
 
-/// One PostgreSQL, one Redis and one etcd; they die with this process, however it ends.
+/// One PostgreSQL, one Redis and one etcd; they end with this process in any case.
 pub(crate) struct Servers {
     postgres: PostgresServer,
     redis: RedisServer,
     etcd: EtcdServer,
-    /// Not servers: the clients of others.
+    /// Variables of clients, which are not servers.
     clients: Vec<(&'static str, String)>,
 }
 
 impl Servers {
-    /// Starts all of them, after installing what that needs.
+    /// Installs the required packages, and starts all servers.
     pub(crate) fn start() -> Result<Self> {
         install()?;
         let postgres = PostgresServer::start(PostgresOptions::default())?;
@@ -39,7 +39,7 @@ impl Servers {
         self.postgres.url()
     }
 
-    /// The variables by which the tests find them.
+    /// Returns the variables by which the tests find the servers.
     pub(crate) fn variables(&self) -> Vec<(&'static str, String)> {
         let mut variables = self.clients.clone();
         variables.push((TEST_POSTGRES, self.postgres.url()));
@@ -49,9 +49,9 @@ impl Servers {
     }
 }
 
-/// Starts the servers for whoever sources the printed lines, until standard input closes.
+/// Starts the servers and prints lines for a shell to source; runs until standard input closes.
 ///
-/// Ctrl-C needs no handler: the servers' guards see this process end.
+/// Ctrl-C needs no handler: the servers' guards notice that this process has ended.
 pub(crate) fn hold() -> Result<()> {
     let servers = Servers::start()?;
     for (name, url) in servers.variables() {
@@ -67,17 +67,17 @@ pub(crate) fn install() -> Result<()> {
     install_all(&packages::missing())
 }
 
-/// The same for what a failover under Patroni needs besides.
+/// Installs missing packages for a failover under Patroni.
 pub(crate) fn install_patroni() -> Result<()> {
     install_all(&packages::missing_of(packages::PATRONI))
 }
 
-/// The same for what buckets are measured beside.
+/// Installs missing packages for programs that buckets are compared with.
 pub(crate) fn install_buckets() -> Result<()> {
     install_all(&packages::missing_of(packages::BUCKETS))
 }
 
-/// Installs these packages; without the right to, says which.
+/// Installs these packages; without the permission, fails and lists them.
 pub(crate) fn install_all(missing: &[&str]) -> Result<()> {
     if missing.is_empty() {
         return Ok(());

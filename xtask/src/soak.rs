@@ -1,4 +1,4 @@
-//! `cargo xtask soak`: what takes too long for every change.
+//! `cargo xtask soak`: checks that take too long for every change.
 
 use anyhow::{Result, bail};
 
@@ -12,13 +12,13 @@ use crate::run::{cargo, step};
 use crate::servers::Servers;
 use crate::test;
 
-/// One long check, by its name.
+/// Long check with a name.
 struct Soak {
     name: &'static str,
     run: fn() -> Result<()>,
 }
 
-/// In the order in which they run.
+/// All checks, in the order in which they run.
 const ALL: &[Soak] = &[
     Soak { name: "features", run: test::features },
     Soak { name: "tests", run: tests },
@@ -38,7 +38,7 @@ const ALL: &[Soak] = &[
     Soak { name: "fresh", run: || fresh::run(None) },
 ];
 
-/// Runs all of them, or those named. One that fails does not keep the others from running.
+/// Runs all checks, or the named ones, even if one fails.
 pub(crate) fn run(names: &[String]) -> Result<()> {
     let known = || ALL.iter().map(|soak| soak.name).collect::<Vec<_>>().join(", ");
     if let Some(unknown) = names.iter().find(|name| !ALL.iter().any(|soak| soak.name == **name)) {
@@ -58,7 +58,7 @@ pub(crate) fn run(names: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// The tests with many more rounds.
+/// Runs the tests with many more rounds.
 fn tests() -> Result<()> {
     let servers = Servers::start()?;
     let soak = ("TENURE_SOAK", "1".to_owned());
@@ -66,7 +66,7 @@ fn tests() -> Result<()> {
     cargo(&["test", "--workspace", "--all-features"], &[], &variables)
 }
 
-/// The scenarios of the poll lease design with its own times; they wait, so all of them at once.
+/// Runs the scenarios of the poll lease design at original speed, concurrently.
 fn stories() -> Result<()> {
     let servers = Servers::start()?;
     let scale = ("TENURE_STORY_SCALE", "1".to_owned());
@@ -75,7 +75,7 @@ fn stories() -> Result<()> {
     cargo(&[&words[..], &["--", "--test-threads", "18"]].concat(), &[], &variables)
 }
 
-/// More lost replies than in the tests, and late messages two actions deeper.
+/// Checks the model with more lost replies than in the tests, and late messages two actions deeper.
 fn model() -> Result<()> {
     let lines = [
         "model --lost 1 --joined 1 --epochs 2 --paused 2",
@@ -87,7 +87,7 @@ fn model() -> Result<()> {
     lines.into_iter().try_for_each(run)
 }
 
-/// The comparison with other locks, printed.
+/// Prints the comparison with other locks.
 fn compare() -> Result<()> {
     compare::run(&CompareOptions::default())
 }
@@ -101,7 +101,7 @@ fn on_each_store(line: &str) -> Result<()> {
     stores.iter().try_for_each(|store| chaos(&format!("{line} --store {store}")))
 }
 
-/// A program of ours, optimised.
+/// Runs one of our programs, optimised.
 fn release(package: &str, words: &[&str]) -> Result<()> {
     let fixed = ["run", "--release", "--package", package, "--"];
     cargo(&[&fixed[..], words].concat(), &[], &[])

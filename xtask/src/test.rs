@@ -12,10 +12,10 @@ use crate::tidy;
 
 /// Feature sets of `tenure-store` that users may choose.
 const STORE_FEATURES: &[&str] = &["memory", "file", "sqlite", "postgres,redis", "etcd", "full"];
-/// The same of the lists of targets.
+/// Feature sets of `tenure-targets`.
 const TARGETS_FEATURES: &[&str] = &["", "redis", "postgres", "sqlite", "http", "tls"];
 
-/// A part of the test run that can be run alone.
+/// Part of the test run that can be selected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TestStep {
     Fmt,
@@ -25,7 +25,7 @@ pub(crate) enum TestStep {
 }
 
 impl TestStep {
-    /// In the order in which they run: the quick ones first.
+    /// All steps, in the order in which they run: the quick ones first.
     const ALL: [Self; 4] = [Self::Fmt, Self::Tidy, Self::Clippy, Self::Tests];
 
     pub(crate) fn named(name: &str) -> Option<Self> {
@@ -63,14 +63,14 @@ pub(crate) fn run(only: Option<TestStep>, words: &[String]) -> Result<()> {
 
 fn clippy() -> Result<()> {
     cargo(&["clippy", "--workspace", "--all-targets", "--all-features"], &denied(), &[])?;
-    // What breaks most easily: nothing switched on.
+    // The combination that breaks most easily: no optional features.
     alone("tenure-store", "memory")?;
     alone("tenure-targets", "")?;
-    // As users build it: other packages of the workspace turn on features for tests.
+    // As for users: other packages of the workspace turn on features for tests.
     alone("tenure", "default")
 }
 
-/// Every feature set that must compile without warnings on its own.
+/// Checks every feature set that must compile without warnings on its own.
 pub(crate) fn features() -> Result<()> {
     STORE_FEATURES.iter().try_for_each(|features| alone("tenure-store", features))?;
     TARGETS_FEATURES.iter().try_for_each(|features| alone("tenure-targets", features))
@@ -88,22 +88,22 @@ fn denied() -> [String; 3] {
 fn tests(words: &[String]) -> Result<()> {
     let servers = Servers::start()?;
     let mut variables = servers.variables();
-    // Who runs this knows better.
+    // A value set by the caller takes precedence.
     if env::var_os(TEST_THREADS).is_none() {
         variables.push((TEST_THREADS, threads().to_string()));
     }
     cargo(&test_command(words), words, &variables)
 }
 
-/// Variable with the number of concurrent tests of a binary, where `--test-threads` is not given.
+/// Variable with the number of concurrent tests of a binary, if `--test-threads` is not given.
 const TEST_THREADS: &str = "RUST_TEST_THREADS";
 
-/// Two for each core: most tests wait, for servers, for deadlines, for the disk.
+/// Returns two threads per core: most tests wait for servers, deadlines and the disk.
 fn threads() -> usize {
     2 * thread::available_parallelism().map_or(1, NonZero::get)
 }
 
-/// `--workspace` would win over a chosen package.
+/// Omits `--workspace` for a chosen package, which it would override.
 fn test_command(words: &[String]) -> Vec<&'static str> {
     let for_cargo = words.iter().take_while(|word| *word != "--");
     let is_package = |word: &String| word.starts_with("-p") || word.starts_with("--package");

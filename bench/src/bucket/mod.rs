@@ -1,5 +1,5 @@
-//! `cargo xtask bench bucket`: the buckets of a million entities, ours and Node's; and a filter of
-//! millions of lines beside a script of Python. Everything runs on one core, in turns.
+//! `cargo xtask bench bucket`: compares the buckets of a million entities with Node's, and a filter
+//! of millions of lines with a Python script. Everything runs alternately on one core.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -17,11 +17,11 @@ use crate::measure::{JudgedRow, conclude, median};
 
 const KEY: &str = "farosai/airbyte-github-source";
 const TOTAL: u32 = 12;
-/// The bucket that is kept.
+/// Bucket that the filters keep.
 const ID: &str = "3";
 const ENTITIES: usize = 1_000_000;
 const LINES: usize = 5_000_000;
-/// So many of the lines are given to Python, which is slower.
+/// Number of lines for Python, which is slower.
 const PART: usize = 1_000_000;
 const BUCKET_ROUNDS: usize = 7;
 
@@ -35,12 +35,12 @@ const HEADING: &str = "\
 | what | a second | each | ratio | bar |
 |---|---:|---:|---:|---|";
 
-/// One line of the table.
+/// Row of the table.
 struct BucketRow {
     what: String,
     /// Nanoseconds per entity.
     each: f64,
-    /// The same of what it is compared with.
+    /// Nanoseconds per entity of the program it is compared with.
     other: f64,
     bar: Option<Bar>,
 }
@@ -79,7 +79,7 @@ impl fmt::Display for BucketRow {
     }
 }
 
-/// Measures both, prints the table, and fails when a bar is missed.
+/// Runs both measurements, prints the table, and fails if a bar is missed.
 pub fn run() -> Result<()> {
     one_core()?;
     let folder = TempDir::new()?;
@@ -88,7 +88,7 @@ pub fn run() -> Result<()> {
     conclude(HEADING, &rows)
 }
 
-/// This thread and all that it starts share one core from now on.
+/// Pins this thread and its future children to one core.
 fn one_core() -> Result<()> {
     let process = std::process::id().to_string();
     printed(Command::new("taskset").args(["--cpu-list", "--pid", "0", &process]))?;
@@ -99,7 +99,7 @@ fn entity(n: usize) -> String {
     format!("org-{}/repo-{n}", n % 1_000)
 }
 
-/// So many entities, one on each line.
+/// Writes this many entities to a file, one per line.
 fn written(file: PathBuf, count: usize) -> Result<PathBuf> {
     let mut lines = BufWriter::new(File::create(&file)?);
     for n in 0..count {
@@ -109,7 +109,7 @@ fn written(file: PathBuf, count: usize) -> Result<PathBuf> {
     Ok(file)
 }
 
-/// The buckets of the same entities, in turns: Node's, ours one by one, ours with a prepared key.
+/// Computes the same buckets alternately: Node, ours without and with a prepared key.
 fn hashes(folder: &Path) -> Result<Vec<BucketRow>> {
     let entities: Vec<String> = (0..ENTITIES).map(entity).collect();
     let total = Total::new(TOTAL.into())?;
@@ -153,7 +153,7 @@ fn each(times: Vec<Duration>, count: usize) -> f64 {
     median(times).as_secs_f64() * 1e9 / count as f64
 }
 
-/// Node, which computes the same when it is asked to.
+/// Node process that computes the same buckets on request.
 struct NodeProcess {
     process: Child,
     ask: ChildStdin,
@@ -200,13 +200,13 @@ impl Drop for NodeProcess {
     }
 }
 
-/// The same lines through our filter and, a part of them, through one of Python, in turns.
+/// Runs our filter on all lines and a Python filter on a part of them, alternately.
 fn filters(folder: &Path) -> Result<Vec<BucketRow>> {
     let all = written(folder.join("lines"), LINES)?;
     let part = written(folder.join("part"), PART)?;
     let script = folder.join("filter.py");
     fs::write(&script, include_str!("filter.py"))?;
-    // What `python3` is may be a script that looks for Python first.
+    // `python3` may be a script that only locates Python.
     let python =
         printed(Command::new("python3").args(["-c", "import sys; print(sys.executable)"]))?;
     let total = TOTAL.to_string();
@@ -258,7 +258,7 @@ fn through(mut filter: Command, from: &Path, to: &Path) -> Result<Duration> {
     Ok(time)
 }
 
-/// The version of a program, as in `node --version`.
+/// Returns the version of a program, from `--version`.
 fn version(program: &str) -> Result<String> {
     let told = printed(Command::new(program).arg("--version"))?;
     Ok(told.trim_start_matches("Python ").trim_start_matches('v').to_owned())

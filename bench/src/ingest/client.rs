@@ -1,4 +1,4 @@
-//! A load generator that costs as little as it can: it shares two cores with what it measures.
+//! Load generator with little overhead: it shares two cores with the measured server.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::events::Bodies;
 /// Length of one measurement, after a warm-up of a fifth of it.
 const MEASURED: Duration = Duration::from_secs(5);
 
-/// Requests of a connection.
+/// Kind of requests of a measurement.
 #[derive(Clone, Copy)]
 pub struct RequestShape {
     pub path: &'static str,
@@ -37,7 +37,7 @@ impl LoadConnection {
         Ok(Self { socket, answer: vec![0; 64 << 10] })
     }
 
-    /// Posts a body and reads the whole answer.
+    /// Posts a body and reads the whole response.
     pub async fn post(&mut self, path: &str, body: &[u8], status: &str) -> Result<()> {
         let head = format!(
             "POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n\
@@ -50,7 +50,7 @@ impl LoadConnection {
         Ok(())
     }
 
-    /// Sends one request and reads the whole answer: how many bytes its body has.
+    /// Sends one request and reads the whole response; returns the length of its body.
     pub async fn exchange(&mut self, request: &[u8], status: &str) -> Result<usize> {
         self.socket.write_all(request).await?;
         let mut filled = 0;
@@ -94,7 +94,7 @@ fn head_of(answer: &[u8]) -> Result<Option<(usize, usize)>> {
     bail!("an answer without length: {head}")
 }
 
-/// Events per second that were acknowledged, by clients that wait for each answer.
+/// Returns the acknowledged events per second, with clients that wait for each response.
 pub fn saturate(at: SocketAddr, shape: RequestShape, bodies: &Arc<Bodies>) -> Result<f64> {
     let counted = Arc::new(AtomicU64::new(0));
     let over = Arc::new(AtomicBool::new(false));

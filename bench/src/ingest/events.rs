@@ -1,18 +1,18 @@
-//! The same events for everybody who is measured.
+//! Events for all measurements.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Result;
 use tenure_wire::ingest::{IngestEvent, read};
 
-/// Envelopes of about half a kilobyte, each with an id that was not used before.
+/// Generator of envelopes of about half a kilobyte, each with a new id.
 #[derive(Default)]
 pub struct Bodies {
     next: AtomicU64,
 }
 
 impl Bodies {
-    /// One envelope, or an array of several.
+    /// Returns one envelope, or an array of several.
     pub fn next(&self, size: usize) -> Vec<u8> {
         let first = self.next.fetch_add(size as u64, Ordering::Relaxed);
         if size == 1 {
@@ -27,7 +27,7 @@ impl Bodies {
         body.into_bytes()
     }
 
-    /// The same, as the switchboard reads them.
+    /// Returns events as the switchboard reads them.
     pub fn events(&self, count: usize) -> Result<Vec<IngestEvent>> {
         let first = self.next.fetch_add(count as u64, Ordering::Relaxed);
         let ids = first..first + count as u64;

@@ -1,8 +1,8 @@
-//! `cargo xtask bench ingest`: events that the switchboard takes in, durably, beside the cheapest
-//! ways to store the same rows, and beside an echo of the same requests.
+//! `cargo xtask bench ingest`: durable ingestion of events by the switchboard, compared with the
+//! cheapest ways to store the same rows, and with an echo of the same requests.
 //!
-//! Server, clients and database share the machine. Each round measures everything in turns; the
-//! medians of the rounds are compared.
+//! Server, clients and database share the machine. Each round runs all measurements alternately;
+//! the medians of the rounds are compared.
 
 pub mod client;
 mod events;
@@ -25,9 +25,9 @@ use events::Bodies;
 
 /// Repetitions of every measurement.
 const MEASURED_ROUNDS: usize = 3;
-/// Events that the raw ways store in a round.
+/// Events that each raw way stores in a round.
 const RAW: usize = 100_000;
-/// The same with one transaction each, which takes longer.
+/// Events of a round with one transaction each, which takes longer.
 const RAW_SINGLE: usize = 20_000;
 
 const BATCH: RequestShape = RequestShape {
@@ -40,7 +40,7 @@ const SINGLE: RequestShape =
     RequestShape { path: "/api/switchboard/ingest", status: "202", connections: 64, size: 1 };
 const ECHO: RequestShape = RequestShape { path: "/api/switchboard/echo", status: "200", ..SINGLE };
 
-/// Measures both stores, or those named.
+/// Measures both stores, or the named ones.
 pub fn run(wanted: &[String]) -> Result<()> {
     let is_wanted = |store: &str| wanted.is_empty() || wanted.iter().any(|word| word == store);
     let mut table = Table::default();
@@ -106,7 +106,7 @@ fn measure(table: &mut Table, place: &IngestStores) -> Result<()> {
         seen.one_by_one.extend(raw.one_by_one(&runtime, &bodies)?);
         seen.paced.push(paced(at, SINGLE, &bodies, 1_000)?);
     }
-    // It ends when nobody waits for it any more; how is not measured.
+    // This ends the server; its shutdown is not measured.
     drop(stop);
     runtime.block_on(server.finished());
     for line in table.add(place, seen) {
@@ -133,7 +133,7 @@ async fn start(place: &IngestStores) -> Result<(ServerHandle, SocketAddr, onesho
     Ok((handle, at, stop))
 }
 
-/// The raw ways, and where they are.
+/// Raw ways to store rows, and their stores.
 struct RawIngest<'a> {
     place: &'a IngestStores,
     client: Option<tokio_postgres::Client>,
@@ -176,7 +176,7 @@ struct IngestRounds {
     paced: Vec<[Duration; 2]>,
 }
 
-/// The lines, and how many bars were missed.
+/// Rows of the table, and the number of missed bars.
 #[derive(Default)]
 struct Table {
     missed: usize,

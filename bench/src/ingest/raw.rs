@@ -1,4 +1,4 @@
-//! The cheapest ways to store the same rows, without looking whether they were seen.
+//! Cheapest ways to store the same rows, without checking for duplicates.
 
 use std::path::Path;
 use std::time::Instant;
@@ -42,8 +42,8 @@ const MESSAGE_TYPES: [Type; 11] = [
     Type::TEXT,
 ];
 
-/// Events per second by `COPY` into both tables with all their indexes, a thousand rows a
-/// transaction.
+/// Returns the events per second of `COPY` into both tables with all their indexes, with a thousand
+/// rows per transaction.
 pub async fn copy(client: &mut Client, events: &[IngestEvent], position: &mut i64) -> Result<f64> {
     let began = Instant::now();
     let now = std::time::SystemTime::now();
@@ -93,7 +93,7 @@ const ONE_EVENT: &str = "WITH key AS (INSERT INTO ingest_dedupe (dedupe_digest, 
     policy_tier, dedupe_key, envelope) \
     SELECT $5, request_id, clock_timestamp(), $6, $7, $8, $9, $10, $11, $12, $13 FROM key";
 
-/// Events per second with one transaction each, on so many connections.
+/// Returns the events per second with one transaction each, on this many connections.
 pub async fn one_by_one(
     url: &str,
     schema: &str,
@@ -149,8 +149,8 @@ pub async fn one_by_one(
 /// Rows of one prepared statement.
 const MULTI: usize = 100;
 
-/// Events per second by one prepared multi-row insert into each table, a thousand rows a
-/// transaction, as durable as ours.
+/// Returns the events per second of one prepared multi-row insert into each table, with a thousand
+/// rows per transaction and the same durability as ours.
 pub fn insert(path: &Path, events: &[IngestEvent], position: &mut i64) -> Result<f64> {
     let mut connection = rusqlite::Connection::open(path)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use tenure_chaos::{ChaosOptions, ChaosStore, run, schedule};
 
-/// One for which each kind of fault happens on each store; another test sees to that.
+/// Seed with which each kind of fault happens on each store; another test verifies that.
 const SEED: u64 = 4;
 const LENGTH: Duration = Duration::from_secs(20);
 
@@ -48,7 +48,7 @@ fn planned(kind: ChaosStore) -> BTreeMap<&'static str, usize> {
     faults
 }
 
-/// One after another on one core would take four times as long; most of it is waiting.
+/// The stores run concurrently: one after another would take four times as long, mostly waiting.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_overlaps_on_any_store_and_every_duty_is_held_again() {
     let mut running = tokio::task::JoinSet::new();
@@ -60,18 +60,18 @@ async fn nothing_overlaps_on_any_store_and_every_duty_is_held_again() {
         let report = done.unwrap().unwrap();
         println!("{report}\n");
         broken += usize::from(!report.is_sound());
-        // A run in which nothing was done or nothing moved shows nothing.
+        // A run without effects or moves proves nothing.
         assert!(report.effects > 0 && report.moves > 0, "{report}");
-        // And one in which a fault did not happen shows less than it says.
+        // A run in which a fault did not happen proves less than it claims.
         assert_eq!(report.faults, planned(report.kind), "{report}");
         refused += report.refused;
     }
     assert_eq!(broken, 0);
-    // Somebody came too late, so that the fence was needed.
+    // At least one instance was late, so that the fence was needed.
     assert!(refused > 0);
 }
 
-/// The same run with instances that act without asking anybody.
+/// The same run with instances that check neither guard nor store.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn instances_that_ignore_the_fence_are_caught() {
     let mut options = options(ChaosStore::Sqlite, Duration::from_secs(8));

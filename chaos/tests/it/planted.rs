@@ -1,4 +1,4 @@
-//! Histories that are wrong in one way each, and must be found to be.
+//! Histories with one fault each, which must be found.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -37,7 +37,7 @@ fn wrong(told: &[InstanceLog], stored: &FinalState) -> Vec<String> {
 #[test]
 fn a_sound_history_passes() {
     let a = told("a", &[saved(1, 1, 10, 1), saved(1, 2, 20, 2)]);
-    // It loads, finds what was not answered to the one before, and goes on.
+    // It loads, finds a commit whose response its predecessor did not get, and continues.
     let found =
         InstanceRecord::Found { under: under(1), version: 3, instance: "a".to_owned(), event: 3 };
     let b = told("b", &[found, saved(2, 4, 40, 4), commit(2, 5, 50, CommitResult::Unknown)]);
@@ -57,17 +57,17 @@ fn each_planted_fault_is_found() {
     // An older epoch after a newer one, by version and by time.
     let text = both(&[saved(1, 2, 30, 2)], &[saved(2, 1, 10, 1)]);
     assert!(text.contains("L3") && text.contains("C1") && text.contains("began after"), "{text}");
-    // By time alone: the store says that it came first, and it cannot have.
+    // By time alone: it is first in the store's order, which is impossible.
     let text = both(&[saved(1, 1, 30, 1)], &[saved(2, 2, 10, 2)]);
     assert!(!text.contains("L3") && text.contains("began after"), "{text}");
-    // Two who were told that they wrote the same version.
+    // Two instances whose commits got the same version.
     assert!(both(&[saved(1, 1, 10, 1)], &[saved(2, 1, 20, 1)]).contains("written twice"));
-    // An event twice, and one that nobody did.
+    // A repeated event, and a skipped one.
     assert!(both(&[saved(1, 1, 10, 1)], &[saved(2, 1, 20, 2)]).contains("D1"));
     assert!(both(&[saved(1, 1, 10, 1)], &[saved(2, 3, 20, 2)]).contains("after 1, 1"));
-    // One epoch for two.
+    // One epoch for two instances.
     assert!(both(&[saved(1, 1, 10, 1)], &[saved(1, 2, 20, 2)]).contains("L1"));
-    // An effect that no fence saw, after a newer one.
+    // An unfenced effect after one of a newer epoch.
     let unfenced = |epoch, event, at| commit(epoch, event, at, CommitResult::Unfenced);
     assert!(both(&[unfenced(1, 1, 30)], &[unfenced(2, 2, 10)]).contains("L3"));
 }
@@ -80,7 +80,7 @@ fn what_the_store_forgot_or_granted_twice_is_found() {
     stored.kept = vec![("0".to_owned(), vec![first])];
     assert!(wrong(&a, &stored).join("\n").contains("was answered"));
     assert!(wrong(&[], &grants(&[(2, "a"), (1, "b")])).join("\n").contains("L2"));
-    // Granted to one as the store has it, and to another as that one was told.
+    // Granted to one instance in the store, and to another in that one's own records.
     let record = InstanceRecord::Record {
         at: 5,
         change: "acquired".to_owned(),
@@ -95,7 +95,7 @@ fn acquired(epoch: u64, at: u64) -> InstanceRecord {
     InstanceRecord::Record { at, change, under: Some(under(epoch)), reason }
 }
 
-/// What a standby has that took over at 100, and heard nothing since 40.
+/// State of a standby that took over at 100 and received nothing after 40.
 fn taken_over() -> FinalState {
     let written = |version, epoch, instance: &str| {
         let instance = instance.to_owned();
@@ -109,7 +109,7 @@ fn taken_over() -> FinalState {
 fn what_a_primary_told_alone_is_spared_and_nothing_else() {
     let found =
         InstanceRecord::Found { under: under(1), version: 2, instance: "a".to_owned(), event: 2 };
-    // The one writes, dies, and another one takes its duty over, all of it unheard.
+    // One instance writes and dies, another takes over its duty; the standby receives none of it.
     let a = vec![acquired(1, 5), saved(1, 1, 10, 1), saved(1, 2, 50, 2)];
     let b = vec![acquired(2, 60), found.clone(), saved(2, 3, 70, 3)];
     let c = vec![acquired(2, 110), saved(2, 2, 120, 2), saved(2, 3, 130, 3)];
@@ -123,13 +123,13 @@ fn what_a_primary_told_alone_is_spared_and_nothing_else() {
     assert_eq!(judged(&a, &b, &c), (String::new(), all));
 
     let and = |lines: &[InstanceRecord], more: InstanceRecord| [lines, &[more]].concat();
-    // Answered before, and after.
+    // Acknowledged before, and after.
     let (text, _) = judged(&and(&a, saved(1, 4, 30, 4)), &b, &c);
     assert!(text.contains("was answered"), "{text}");
     let (text, _) = judged(&a, &b, &and(&c, saved(2, 4, 140, 4)));
     assert!(text.contains("was answered"), "{text}");
-    // Of a primary that is dead nobody can have heard, although no other is there yet. What it
-    // said last may be noticed later.
+    // After its death a primary acknowledges nothing, although no other has taken over yet. Its
+    // last response may be received later.
     let died = |at: u64, before: u64| {
         let told = [told("a", &and(&a, saved(1, 4, before, 4))), told("b", &b), told("c", &c)];
         let (rest, spared) = spare(&told, &taken_over(), &(40..at));
@@ -138,12 +138,12 @@ fn what_a_primary_told_alone_is_spared_and_nothing_else() {
     assert_eq!(died(90, 88), (String::new(), 3));
     let (text, commits) = died(90, 92);
     assert!(text.contains("was answered") && commits == 2, "{text}");
-    // A hold that is not stored, and goes on after.
+    // A hold that is not stored, and continues afterwards.
     let (text, _) = judged(&a, &and(&b, acquired(2, 125)), &c);
     assert!(text.contains("L1"), "{text}");
     let (text, _) = judged(&a, &b, &and(&c, found));
     assert!(text.contains("written twice"), "{text}");
-    // What is stored is judged whenever it was told: an older epoch after a newer one.
+    // Stored versions are always judged: an older epoch after a newer one.
     let late = [vec![acquired(1, 5), saved(1, 1, 150, 1)], a[2..].to_vec()].concat();
     let (text, _) = judged(&late, &b, &c);
     assert!(text.contains("began after"), "{text}");
@@ -185,7 +185,7 @@ fn believed_overlap_is_measured() {
     let stands = |epoch, at, until| InstanceRecord::Stands { under: under(epoch), at, until };
     let plain =
         |epoch, after| InstanceRecord::Plain { under: under(epoch), before: after - 1, after };
-    // Extended once; then its deadline passes while it stands still.
+    // Extended once; then its deadline passes while the instance is stopped.
     let a = told("a", &[stands(1, 10, 40), stands(1, 30, 60), plain(1, 35), plain(1, 70)]);
     let b = told("b", &[stands(2, 50, 90), plain(2, 65), stands(2, 80, 0)]);
     let c = told("c", &[stands(3, 80, 99)]);

@@ -18,9 +18,9 @@ use tenure_store::connect;
 use crate::ConnectorError;
 
 const HEARTBEAT_PATH: &str = "/api/switchboard/heartbeat";
-/// Size of a response to a heartbeat.
+/// Size limit of a response to a heartbeat.
 const MAX_RESPONSE_BYTES: usize = 64 << 10;
-/// Replaces a token that a server repeats.
+/// Replacement for a token that a server repeats.
 const REDACTED: &str = "(not shown)";
 
 /// URL of a switchboard: `http://HOST:PORT` or `https://HOST`, perhaps with a path.
@@ -51,7 +51,7 @@ impl SwitchboardUrl {
     }
 }
 
-/// Sends heartbeats to a switchboard. Its token is never printed.
+/// Client that sends heartbeats to a switchboard. Its token is never printed.
 #[derive(Clone, Debug)]
 pub struct HeartbeatClient {
     url: SwitchboardUrl,
@@ -65,7 +65,7 @@ pub struct HeartbeatClient {
 pub struct HeartbeatAccepted {
     /// Time of the switchboard.
     pub server_time: String,
-    /// Problems that its operator should know of.
+    /// Problems that the operator should know about.
     pub warnings: Vec<String>,
     /// Wall clock of this machine halfway between request and response, in microseconds since 1970.
     halfway: i64,
@@ -86,7 +86,7 @@ impl HeartbeatClient {
         Self { url, bearer: None, ca_file: None, timeout }
     }
 
-    /// Sets the token. Fails for one that cannot be in a header.
+    /// Sets the token. Fails if it is not valid in a header.
     pub fn with_token(mut self, token: &str) -> Result<Self, InvalidHeaderValue> {
         self.bearer = Some(bearer(token)?);
         Ok(self)
@@ -159,12 +159,12 @@ impl HeartbeatClient {
                 format!("{status} without a reason, from {}{path}", origin.authority())
             }
         };
-        // A store or a proxy that fails may have taken it before.
+        // A store or a proxy that fails may have accepted the heartbeat before.
         let may_be_taken = status.is_server_error();
         Err(ConnectorError::NotAccepted { message, may_be_taken })
     }
 
-    /// Removes the token from a response: a server may repeat what it was sent.
+    /// Removes the token from a response: a server may repeat the request.
     fn without_token(&self, text: &str) -> String {
         let bearer = self.bearer.as_ref().and_then(|bearer| bearer.to_str().ok());
         match bearer.and_then(|bearer| bearer.strip_prefix("Bearer ")) {

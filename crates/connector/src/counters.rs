@@ -11,7 +11,7 @@ use crate::ConnectorError;
 
 /// The largest value of a counter.
 pub const MAX_COUNT: u64 = (1 << 53) - 1;
-/// Size of a file with counters.
+/// Size limit of a file with counters.
 const MAX_FILE_BYTES: u64 = 64 << 10;
 
 /// Counters since the connector started; a missing one is zero, or comes from a file.
@@ -109,7 +109,7 @@ fn parse_lines(text: &str) -> Result<CounterValues, String> {
             return Err(wrong(format!("{name} is there twice")));
         }
     }
-    // An empty file may be one that is being written: it does not reset the counters.
+    // An empty file may be in the middle of a write: it does not reset the counters.
     match values == CounterValues::default() {
         true => Err("there is no counter in it".to_owned()),
         false => Ok(values),

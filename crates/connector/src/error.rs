@@ -1,4 +1,4 @@
-//! The error of this crate.
+//! Error of this crate.
 
 use tenure_core::{Code, StoreError};
 use tenure_http::HttpError;
@@ -24,18 +24,18 @@ pub enum ConnectorError {
     /// The request has no usable response.
     #[error("{}", explain(.0))]
     Http(#[from] HttpError),
-    /// The switchboard, or another server, answered with something else than acceptance.
+    /// The switchboard, or another server, did not accept the heartbeat.
     #[error("{message}")]
     NotAccepted {
         /// Status and message of the response.
         message: String,
-        /// Whether the heartbeat may have been taken: a store or proxy failed.
+        /// Whether the heartbeat may have been accepted: a store or proxy failed.
         may_be_taken: bool,
     },
 }
 
 impl ConnectorError {
-    /// Whether the heartbeat may have been taken.
+    /// Whether the heartbeat may have been accepted.
     pub fn is_unknown(&self) -> bool {
         match self {
             Self::Http(error) => error.may_have_been_sent(),

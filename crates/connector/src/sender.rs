@@ -1,4 +1,4 @@
-//! Heartbeat sender: one heartbeat, or one at an interval.
+//! Heartbeat sender: a single heartbeat, or heartbeats at an interval.
 
 use std::io;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::{ConnectorError, ConnectorStatus, CounterSource, HeartbeatAccepted, HeartbeatClient};
 
-/// Interval by default.
+/// Default interval.
 pub const DEFAULT_INTERVAL: Duration = Duration::from_secs(120);
 /// The shortest interval.
 pub const MIN_INTERVAL: Duration = Duration::from_secs(30);
 /// The longest interval.
 pub const MAX_INTERVAL: Duration = Duration::from_secs(300);
 
-/// Sends the heartbeats of one connector.
+/// Sender of one connector's heartbeats.
 #[derive(Debug)]
 pub struct HeartbeatSender {
     /// Connection to the switchboard.
@@ -28,7 +28,7 @@ pub struct HeartbeatSender {
     pub counters: CounterSource,
 }
 
-/// A command to a sender that repeats.
+/// Command to a repeating sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeartbeatCommand {
     /// Send a heartbeat now, and the next one after a whole interval.
@@ -37,7 +37,7 @@ pub enum HeartbeatCommand {
     Stop,
 }
 
-/// A report of a sender that repeats.
+/// Report of a repeating sender.
 #[derive(Debug)]
 pub enum HeartbeatReport {
     /// A heartbeat was accepted.
@@ -48,7 +48,7 @@ pub enum HeartbeatReport {
     ConnectorGone,
 }
 
-/// Takes the reports of a sender. An error ends the sender.
+/// Receiver of a sender's reports. An error stops the sender.
 type ReportSink<'a> = &'a mut (dyn FnMut(HeartbeatReport) -> io::Result<()> + Send + 'a);
 
 impl HeartbeatSender {
@@ -60,8 +60,8 @@ impl HeartbeatSender {
         })
     }
 
-    /// Sends heartbeats at an interval until it is stopped, or until `is_alive` is false; then a
-    /// last one that reports the end.
+    /// Sends heartbeats at an interval until it is stopped, or until `is_alive` returns false; then
+    /// sends a last one that reports the end.
     pub fn repeat<'a>(
         &'a self,
         every: Duration,
@@ -99,8 +99,8 @@ impl HeartbeatSender {
         })
     }
 
-    /// Sends one of several heartbeats. Counters that cannot be read keep their last values: the
-    /// connector lives all the same.
+    /// Sends one of several heartbeats. If the counters cannot be read, it sends their last values:
+    /// the connector is alive nevertheless.
     async fn send_again(
         &self,
         status: &ConnectorStatus,

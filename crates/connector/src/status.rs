@@ -18,7 +18,7 @@ pub struct ConnectorStatus {
     pub connector_type: String,
     /// Endpoint that it receives for.
     pub endpoint_identity: String,
-    /// The process that counts: the same for as long as the counters go on.
+    /// Id of the process that counts; it changes only when the counters restart.
     pub instance_id: Uuid,
     /// Optional texts, such as the version.
     pub labels: Labels,
@@ -35,7 +35,7 @@ pub struct ConnectorStatus {
 }
 
 impl ConnectorStatus {
-    /// A healthy connector that has just started.
+    /// Creates the status of a healthy connector that has just started.
     pub fn new(connector_type: &str, endpoint_identity: &str, instance_id: Uuid) -> Self {
         Self {
             connector_type: connector_type.to_owned(),
@@ -60,7 +60,7 @@ impl ConnectorStatus {
         heartbeat::read(self.envelope(Counters::default()).as_bytes()).map(drop)
     }
 
-    /// The heartbeat as of now.
+    /// Returns the heartbeat as of now.
     pub(crate) fn envelope(&self, counters: Counters) -> String {
         let (uptime, at) = self.uptime;
         let uptime = uptime.saturating_add(BootClock.now().since(at));

@@ -1,4 +1,4 @@
-//! The error of this crate.
+//! Error of this crate.
 
 use std::io;
 
@@ -10,10 +10,10 @@ pub enum DutyError {
     /// A store call failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A setting, the group or the environment forbids it. Nothing was changed.
+    /// A setting, the group or the environment does not allow it. Nothing was changed.
     #[error(transparent)]
     Refused(Problem),
-    /// The operating system started no thread.
+    /// A thread could not be started.
     #[error("no thread could be started")]
     Thread(#[from] io::Error),
 }

@@ -25,15 +25,15 @@ const TOTAL_VARIABLE: &str = "CONNECTOR_TOTAL_PARTITIONS";
 
 const MAX_PARTITIONS: usize = 10_000;
 
-/// Shortest and longest rest of failed work, as in a group.
+/// Shortest and longest pause before failed work is restarted, as in a group.
 const REST_RANGE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
-/// The partitions of this process, as its deployment says.
+/// Partitions of this process, as set by its deployment.
 ///
-/// Nothing coordinates them: two processes with the same number both work on it, and nobody takes
-/// over from a dead one. The epoch is always [`Epoch::ZERO`], so no resource can tell an old owner
-/// from a new one, and a guard is valid until the membership ends. Where that matters, use a group
-/// with a store.
+/// Nothing coordinates them: two processes with the same number both work on it, and no process
+/// takes over from a dead one. The epoch is always [`Epoch::ZERO`], so no resource can tell an old
+/// owner from a new one, and a guard is valid until the membership ends. Where that matters, use a
+/// group with a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partitions {
     ids: Vec<u32>,
@@ -84,7 +84,7 @@ impl Partitions {
         Err(bad(problem))
     }
 
-    /// The numbers, sorted.
+    /// Returns the numbers, sorted.
     pub fn ids(&self) -> &[u32] {
         &self.ids
     }
@@ -97,11 +97,11 @@ impl Partitions {
         name.into()
     }
 
-    /// A membership that has each partition assigned at once, as the duties `group/ID`, until it is
-    /// left or all work has ended. Work may take up to `drain` to come to its end.
+    /// Starts a membership that is assigned every partition at once, as the duties `group/ID`. It
+    /// lasts until it is left or all work has ended. Work may take up to `drain` to finish.
     ///
-    /// Work that fails is assigned again after a rest, which grows from a second to a minute. Work
-    /// that ends by itself is done.
+    /// Failed work is assigned again after a pause, which grows from a second to a minute. Work
+    /// that ends by itself is not.
     pub fn join(
         &self,
         group: &GroupName,
@@ -123,7 +123,7 @@ impl Partitions {
             let hold = Hold { duty, epoch: Epoch::ZERO, instance, nonce, mark: Mark::default() };
             parts.insert(id, FixedPartition::new(hold, clock.now()));
         }
-        // Nothing expires.
+        // The longest TTL, because nothing expires.
         let ttl = Ttl::new(Ttl::MAX_TTL)?;
         let holds = Holds::new(group.clone(), ttl, None, clock, handle, events);
         let driver = FixedDriver { holds, parts, drain, leaving: None };
@@ -132,12 +132,12 @@ impl Partitions {
     }
 }
 
-/// A partition whose work has not come to its end.
+/// A partition whose work has not finished.
 struct FixedPartition {
     hold: Hold,
     /// Start of its work.
     began: LocalInstant,
-    /// The last rest; zero before the first.
+    /// Last pause before a restart; zero before the first.
     rest: Duration,
     /// Next start of its work; `None` while it runs.
     begins: Option<LocalInstant>,
@@ -148,7 +148,7 @@ impl FixedPartition {
         Self { hold, began: now, rest: Duration::ZERO, begins: Some(now) }
     }
 
-    /// Its work failed: it rests, longer each time, unless it had worked for a minute.
+    /// Schedules the next start. The pause doubles, unless the work ran for a minute.
     fn failed(&mut self, now: LocalInstant) {
         let (least, most) = REST_RANGE;
         let again = !self.rest.is_zero() && now.since(self.began) < most;
@@ -157,13 +157,13 @@ impl FixedPartition {
     }
 }
 
-/// Starts the work, restarts it when it fails, and waits until all work has ended or the time to
-/// drain is over.
+/// Driver that starts the work, restarts it when it fails, and waits until all work has ended or
+/// the drain time has passed.
 struct FixedDriver {
     holds: Holds,
     parts: BTreeMap<DutyId, FixedPartition>,
     drain: Duration,
-    /// End of the time to drain, once it was asked to leave.
+    /// End of the drain time, once the membership is leaving.
     leaving: Option<LocalInstant>,
 }
 
@@ -254,7 +254,7 @@ fn bad(detail: String) -> DutyError {
 }
 
 fn number(name: &str, text: &str) -> Result<u32, DutyError> {
-    // `u32` alone would take `+1`.
+    // `u32` alone would accept `+1`.
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     match text.parse() {
         Ok(number) if digits => Ok(number),

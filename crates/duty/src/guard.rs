@@ -1,4 +1,4 @@
-//! Guard of a duty: the handle with which user code acts while the hold stands.
+//! Guard of a duty: the handle with which user code acts while the hold is valid.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,8 +39,8 @@ pub enum HoldLost {
     /// The deadline has passed, or comes before the effect would be done: stop.
     #[error("the deadline of the hold comes first")]
     Deadline,
-    /// The process was paused, and the store has not confirmed the hold since. It may stand: wait
-    /// for [`Guard::confirmed`], or stop.
+    /// The process was paused, and the store has not confirmed the hold since. The hold may still
+    /// be valid: wait for [`Guard::confirmed`], or stop.
     #[error("the hold is not confirmed since a pause")]
     Unconfirmed,
 }
@@ -99,9 +99,9 @@ impl Guard {
         if self.check()? > needed { Ok(()) } else { Err(HoldLost::Deadline) }
     }
 
-    /// Renews the hold in the store, for groups whose keys others may change. A hold that the store
-    /// does not have is lost at once. No answer within a tenth of the TTL means nothing: until the
-    /// deadline nobody else can have the duty.
+    /// Renews the hold in the store, for groups whose keys others may change. If the store does not
+    /// have the hold, it is lost at once. If there is no response within a tenth of the TTL, the
+    /// hold remains: until the deadline no other instance can have the duty.
     pub async fn verify(&self) -> Result<(), HoldLost> {
         let (session, hold) = (self.inner.state.session.clone(), self.hold().clone());
         let kept = self.inner.handle.store.call(move |store| async move {
@@ -120,17 +120,17 @@ impl Guard {
         self.check().map(|_| ())
     }
 
-    /// The first instant at which no effect is allowed any more, unless the hold is renewed.
+    /// Returns the first instant at which effects are not allowed, unless the hold is renewed.
     pub fn deadline(&self) -> LocalInstant {
         self.inner.state.deadline()
     }
 
-    /// Whether the work was asked to come to its end.
+    /// Whether the work was asked to end.
     pub fn draining(&self) -> bool {
         self.inner.state.is_draining()
     }
 
-    /// Waits until the work is asked to come to its end, or the hold is lost.
+    /// Waits until the work is asked to end, or the hold is lost.
     pub async fn stopping(&self) {
         self.until(|status| status.draining || status.lost).await;
     }
@@ -159,7 +159,7 @@ impl Guard {
         }
     }
 
-    /// Status of the hold as it changes.
+    /// Returns a receiver of the hold's status changes.
     pub fn changes(&self) -> watch::Receiver<HoldStatus> {
         self.inner.state.changes()
     }
@@ -190,7 +190,7 @@ impl Guard {
         self.inner.state.lose()
     }
 
-    /// The newest checkpoint of the duty.
+    /// Loads the newest checkpoint of the duty.
     pub async fn load(&self) -> Result<Option<Checkpoint>, StoreError> {
         let mut version = self.inner.version.lock().await;
         self.read(&mut version).await
@@ -204,13 +204,13 @@ impl Guard {
         Ok(checkpoint)
     }
 
-    /// Stores a checkpoint over the newest one. [`Code::Fenced`]: the hold is no longer valid,
-    /// stop. After an unknown outcome the next commit finds out what happened.
+    /// Stores a checkpoint over the newest one. [`Code::Fenced`] means that the hold is no longer
+    /// valid: stop. After an unknown outcome the next commit determines what happened.
     ///
     /// It uses the connections that renew. To commit thousands of checkpoints a second, open a
     /// store of your own.
     pub async fn commit(&self, document: Document) -> Result<Version, StoreError> {
-        // One at a time: each replaces the version that the one before has written.
+        // One commit at a time: each replaces the version that the previous one has written.
         let mut version = self.inner.version.lock().await;
         for _ in 0..3 {
             self.check()?;
@@ -218,7 +218,7 @@ impl Guard {
                 Some(version) => version,
                 None => self.read(&mut version).await?.map_or(Version::ZERO, |last| last.version),
             };
-            // Unknown until the response has come.
+            // Unknown until the response has arrived.
             *version = None;
             let commit = Commit { hold: self.hold().clone(), expected, document: document.clone() };
             let session = self.inner.state.session.clone();

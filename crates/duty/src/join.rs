@@ -19,7 +19,7 @@ use crate::{DutyError, driver, process};
 pub type Opener =
     Arc<dyn Fn() -> BoxFuture<'static, Result<Arc<dyn Store>, StoreError>> + Send + Sync>;
 
-/// Makes an [`Opener`] of an async function.
+/// Creates an [`Opener`] from an async function.
 pub fn opener<F, Fut>(open: F) -> Opener
 where
     F: Fn() -> Fut + Send + Sync + 'static,
@@ -35,7 +35,7 @@ pub enum Duties {
     Standby(DutyId),
     /// The duties `0` to `n - 1`.
     Shards(u32),
-    /// Duties come and go with a list of targets.
+    /// Duties from a list of targets, which may change.
     Targets {
         /// Source of the list.
         source: Arc<dyn Targets>,
@@ -91,7 +91,7 @@ impl Join {
         self
     }
 
-    /// Name that outlives this process, for pins.
+    /// Name that survives restarts of this process, for pins.
     pub fn name(mut self, name: impl Into<Option<Label>>) -> Self {
         self.settings.name = name.into();
         self
@@ -117,14 +117,14 @@ impl Join {
         self
     }
 
-    /// Time for work to end after it was asked to.
+    /// Time for work to end after it was asked to end.
     pub fn drain(mut self, drain: Duration) -> Self {
         self.settings.drain = drain;
         self
     }
 
-    /// Longest time between two calls of [`crate::Guard::progress`]; work that takes longer is
-    /// taken away.
+    /// Longest time between two calls of [`crate::Guard::progress`]; after that the hold is
+    /// revoked.
     pub fn progress(mut self, progress: Duration) -> Self {
         self.settings.progress = Some(progress);
         self
@@ -155,9 +155,9 @@ impl Join {
         self
     }
 
-    /// Joins. Errors are those that do not pass: a bad URL, missing rights, settings that differ
-    /// from the group's, a duplicate instance id. An unreachable store is retried in the
-    /// background, and the membership begins when it answers; see [`Join::no_wait`].
+    /// Joins. Returns only errors that are permanent: a bad URL, missing rights, settings that
+    /// differ from the group's, a duplicate instance id. An unreachable store is retried in the
+    /// background, and the membership begins when it responds; see [`Join::no_wait`].
     pub fn start(self) -> BoxFuture<'static, Result<Membership, DutyError>> {
         Box::pin(async move {
             self.check()?;

@@ -1,8 +1,8 @@
 //! Membership in a group: the layer between a store and user code.
 //!
 //! A process [`Join`]s a group and gets a [`Membership`], which reports the duties that were
-//! assigned, each with a [`Guard`] to check before each effect. [`fixed`] gives the same without a
-//! store. [`process`] is the identity of this process; [`observe`] receives what a member does.
+//! assigned, each with a [`Guard`] to check before each effect. [`fixed`] offers the same without a
+//! store. [`process`] is the identity of this process; [`observe`] is for logs and metrics.
 
 mod driver;
 mod error;

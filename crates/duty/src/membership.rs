@@ -15,7 +15,7 @@ use crate::DutyError;
 use crate::guard::Guard;
 use crate::hold_state::DriverHandle;
 
-/// Something that user code has to act on.
+/// Event that user code has to act on.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum MembershipEvent {
@@ -26,7 +26,7 @@ pub enum MembershipEvent {
     Stopping {
         /// The hold to give back.
         hold: Hold,
-        /// Why.
+        /// Reason.
         why: &'static str,
     },
     /// A hold was lost: give up its work at once, and drop the guard. It comes only after the
@@ -35,17 +35,17 @@ pub enum MembershipEvent {
     Revoked {
         /// The hold that was lost.
         hold: Hold,
-        /// Why.
+        /// Reason.
         why: &'static str,
     },
     /// A request of this process was refused.
     Refused(Problem),
-    /// Others hold everything; this process waits.
+    /// Other members hold all duties; this process waits.
     Standby {
         /// The holder, if the group has one duty.
         holder: Option<InstanceId>,
     },
-    /// The membership has ended: by request, or because it must not go on. The last event.
+    /// The membership has ended: by request, or because it cannot continue. The last event.
     Ended(Result<(), Problem>),
 }
 
@@ -61,7 +61,7 @@ pub struct Membership {
     instance: InstanceId,
 }
 
-/// Ends a membership from elsewhere, such as a signal handler, or makes it give way.
+/// Handle that ends or drains a membership from other code, such as a signal handler.
 #[derive(Clone, Debug)]
 pub struct LeaveHandle(DriverHandle);
 
@@ -77,8 +77,8 @@ impl LeaveHandle {
         self.0.send(EngineEvent::Drain);
     }
 
-    /// Reports that the work on every duty fails here: for the time of `rest`, duties move to
-    /// members whose work does not fail, if there are any. Zero takes it back.
+    /// Reports that the work on every duty fails here: for `rest`, duties move to members whose
+    /// work does not fail, if there are any. Zero withdraws the report.
     pub fn failing(&self, rest: Duration) {
         self.0.send(EngineEvent::Failing { rest });
     }
@@ -94,7 +94,7 @@ impl Membership {
         Self { events, leaver: LeaveHandle(handle), group, instance }
     }
 
-    /// The group.
+    /// Returns the group.
     pub fn group(&self) -> &GroupName {
         &self.group
     }
@@ -109,7 +109,7 @@ impl Membership {
         self.events.next().await
     }
 
-    /// A handle that ends this membership from elsewhere.
+    /// Returns a handle that ends this membership from other code.
     pub fn leaver(&self) -> LeaveHandle {
         self.leaver.clone()
     }
@@ -122,7 +122,7 @@ impl Membership {
             match self.next().await {
                 Some(MembershipEvent::Ended(end)) => return end.map_err(DutyError::Refused),
                 None => return Ok(()),
-                // A guard that comes now is dropped, which gives its duty back.
+                // A guard that arrives now is dropped, which gives its duty back.
                 Some(_) => {}
             }
         }
@@ -167,7 +167,7 @@ impl Drop for Membership {
     }
 }
 
-/// Reports the outcome of the work when dropped, also after a panic or when its runtime ends.
+/// Report of the work's outcome, made on drop: also after a panic or when its runtime ends.
 struct FinishOnDrop {
     guard: Guard,
     how: WorkOutcome,
@@ -202,7 +202,7 @@ where
     };
 }
 
-/// Events on their way to user code. It needs no limit: there are at most three per hold, because a
+/// Queue of events for user code. It needs no limit: there are at most three per hold, because a
 /// duty is not granted again before its guard was dropped; of other kinds only the newest is kept.
 #[derive(Debug, Default)]
 pub(crate) struct EventQueue {
@@ -213,9 +213,9 @@ pub(crate) struct EventQueue {
 #[derive(Debug, Default)]
 struct QueueState {
     events: VecDeque<MembershipEvent>,
-    /// Nobody reads any more.
+    /// Whether user code has stopped reading.
     closed: bool,
-    /// Nothing comes any more.
+    /// Whether the last event was queued.
     ended: bool,
 }
 
@@ -227,7 +227,7 @@ impl EventQueue {
         }
         queue.ended = matches!(event, MembershipEvent::Ended(_));
         if queue.closed {
-            // Before the event: its guard gives the duty back when it is dropped.
+            // Unlocks before the event is dropped: its guard then gives the duty back.
             return drop(queue);
         }
         if matches!(event, MembershipEvent::Standby { .. } | MembershipEvent::Refused(_)) {
@@ -250,7 +250,7 @@ impl EventQueue {
         }
     }
 
-    /// Takes the next event, without assignments that were lost before anybody saw them.
+    /// Takes the next event, without assignments that were lost before user code saw them.
     fn pop(&self) -> Option<MembershipEvent> {
         loop {
             let event = self.lock().events.pop_front()?;

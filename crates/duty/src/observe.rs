@@ -25,30 +25,30 @@ pub struct HeldDuty {
     pub epoch: Epoch,
 }
 
-/// Receives everything that a member of a group does. The thread that renews calls it, so it must
-/// return at once and never block.
+/// Observer of everything that a member of a group does. The thread that renews calls it, so it
+/// must return at once and never block.
 pub trait Observer: Debug + Send + Sync + 'static {
-    /// A transition. `unix_ms` is the wall clock beside the record's own.
+    /// Called at a transition. `unix_ms` is the wall clock beside the record's own.
     fn recorded(&self, _group: &GroupName, _record: &Record, _unix_ms: u64) {}
 
-    /// A request to the store has ended.
+    /// Called when a request to the store has ended.
     fn store_called(&self, _group: &GroupName, _operation: Operation, _took: Duration, _ok: bool) {}
 
-    /// A keep-alive was confirmed when so much was left until the deadline: the early warning.
+    /// Called when a keep-alive was confirmed, with the time that was left until the deadline.
     fn renewed(&self, _group: &GroupName, _margin_left: Duration) {}
 
-    /// The held duties, after a change.
+    /// Called with the held duties after a change.
     fn holding(&self, _group: &GroupName, _holds: &[HeldDuty]) {}
 
-    /// A resource or the store refused a write under an older epoch.
+    /// Called when a resource or the store refused a write under an older epoch.
     fn fenced(&self, _group: &GroupName, _duty: &DutyId) {}
 
-    /// The work on a duty ended with this error; called where the work ran.
+    /// Called where the work on a duty ran, when it has ended with this error.
     fn work_failed(&self, _group: &GroupName, _duty: &DutyId, _epoch: Epoch, _error: &str) {}
 }
 
-/// The default observer: emits a [`tracing`] event, with the names that the log of the `tenure`
-/// binary has, for each record and for everything that failed.
+/// The default observer: emits a [`tracing`] event for each record and for every failure, with the
+/// event names of the `tenure` binary's log.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TracingObserver;
 
@@ -107,7 +107,7 @@ mod tests {
     use tracing::field::{Field, Visit};
     use tracing::span;
 
-    /// Writes events as lines of text.
+    /// Subscriber that stores events as lines of text.
     #[derive(Clone, Default)]
     struct Lines(Arc<Mutex<Vec<String>>>);
 

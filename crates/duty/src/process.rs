@@ -11,34 +11,34 @@ use uuid::Uuid;
 
 static IDENTITY: Identity = Identity(Mutex::new(None));
 
-/// This process as an instance: `hostname-bootUnixNanos-8hex` and a UUID, the same at every call.
-/// A child made by fork(2) is another instance.
+/// Returns the identity of this process: `hostname-bootUnixNanos-8hex` and a UUID, the same at
+/// every call. A child made by fork(2) is another instance.
 pub fn instance() -> &'static Instance {
     IDENTITY.of(std::process::id())
 }
 
-/// A nonce for one session.
+/// Returns a new nonce for one session.
 pub fn fresh_nonce() -> Nonce {
     Nonce::from_entropy(entropy())
 }
 
-/// 122 random bits from the operating system, as a version 4 UUID.
+/// Returns 122 random bits from the operating system, as a version 4 UUID.
 pub fn entropy() -> u128 {
     Uuid::new_v4().as_u128()
 }
 
-/// The wall clock in milliseconds since 1970, for people; no expiry is judged by it.
+/// Returns the wall clock in milliseconds since 1970, for people; no expiry is judged by it.
 pub fn unix_ms() -> u64 {
     u64::try_from(since_1970().as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The wall clock in microseconds since 1970, for people and for floors that must be above every
-/// epoch that anybody may have forgotten.
+/// Returns the wall clock in microseconds since 1970, for people and for floors that must be above
+/// every epoch that a store may have forgotten.
 pub fn unix_micros() -> u64 {
     u64::try_from(since_1970().as_micros()).unwrap_or(u64::MAX)
 }
 
-/// The process that minted an instance last, and the instance.
+/// Id of the process for which an instance was minted last, and the instance.
 struct Identity(Mutex<Option<(u32, &'static Instance)>>);
 
 impl Identity {
@@ -50,7 +50,7 @@ impl Identity {
         {
             return instance;
         }
-        // Once per process.
+        // Leaked once per process.
         let instance = Box::leak(Box::new(mint()));
         *minted = Some((pid, instance));
         instance
@@ -62,7 +62,7 @@ fn mint() -> Instance {
     Instance::mint(&name.nodename().to_string_lossy(), since_1970().as_nanos(), entropy())
 }
 
-/// Zero before 1970; the entropy is what makes an instance id unique.
+/// Returns zero before 1970; the entropy is what makes an instance id unique.
 #[expect(
     clippy::disallowed_methods,
     reason = "instance ids and floors take it; no expiry is judged by it"
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
     use std::process::Command;
 
-    /// Set for a second process of this test, which then says who it is.
+    /// Set for a second process of this test, which then prints its instance id.
     const TELL: &str = "TENURE_TEST_TELL_INSTANCE";
 
     #[test]

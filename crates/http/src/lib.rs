@@ -104,7 +104,7 @@ impl HttpClient {
         let handshake = http1::handshake(TokioIo::new(stream)).await;
         let (sender, connection) = handshake.map_err(HttpError::Exchange)?;
         let task = tokio::spawn(async move {
-            // Whoever waits for the response gets the same error.
+            // The caller that waits for the response gets the same error.
             let _ = connection.await;
         });
         let timeout = self.response_timeout;
@@ -122,7 +122,7 @@ impl Drop for ConnectionTask {
     }
 }
 
-/// End of the time for a response, and how long that was.
+/// Deadline of a response, and the timeout that led to it.
 #[derive(Debug)]
 struct ResponseDeadline(Pin<Box<Sleep>>, Duration);
 

@@ -15,7 +15,7 @@ fn get() -> Request<Full<Bytes>> {
     Request::get("/").header("host", "h").body(Full::default()).unwrap()
 }
 
-/// A server that writes this to one connection, and then waits for the client to close it.
+/// Starts a server that writes this to one connection, and then waits for the client to close it.
 async fn server(response: &'static str) -> (HttpClient, JoinHandle<Vec<u8>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = listener.local_addr().unwrap();

@@ -1,4 +1,4 @@
-//! Directives: what operators have put in force in a group.
+//! Directives: operators' orders that are in force in a group.
 
 use serde::Serialize;
 use tenure_core::engine::GroupConfig;

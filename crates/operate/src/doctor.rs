@@ -48,7 +48,7 @@ pub async fn diagnose(store: &dyn Store) -> Result<Diagnosis, OperateError> {
     let before = process::unix_ms();
     let mut survey = store.survey().await?;
     let after = process::unix_ms();
-    // The store's clock was read somewhere between.
+    // The store read its clock at some time between the two.
     let middle = before.midpoint(after);
     let clock_difference_ms = survey.unix_ms.map(|theirs| theirs as i64 - middle as i64);
     let round_trip_ms = round_trip_ms(store).await?;

@@ -55,7 +55,7 @@ impl From<&Holder> for DutyHolder {
     }
 }
 
-/// News of a drain that is waited for.
+/// Progress of waiting for a drain.
 #[derive(Debug)]
 pub enum DrainEvent<'a> {
     /// The group was read.
@@ -129,15 +129,15 @@ impl Serialize for ActiveDrain {
 }
 
 impl ActiveDrain {
-    /// Waits until the instance holds nothing (`true`) or the time is over (`false`). The drain
-    /// stays in force either way, and also if this future is dropped.
+    /// Waits until the instance holds nothing (`true`) or the time limit has passed (`false`). The
+    /// drain stays in force either way, also if this future is dropped.
     pub async fn wait(
         &mut self,
         store: &dyn Store,
         limit: Option<Duration>,
         observe: &mut dyn FnMut(DrainEvent<'_>),
     ) -> Result<bool, StoreError> {
-        // The time begins here, not when it is first waited for.
+        // The limit counts from here, not from the first poll of the deadline.
         let deadline = limit.map(sleep);
         let time_over = async {
             match deadline {
@@ -151,7 +151,7 @@ impl ActiveDrain {
         let mut watch = watch.ok().and_then(Result::ok);
         let (mut was_empty, mut was_alone) = (false, false);
         loop {
-            // A read under way ends before the time does: the outcome is from a whole read.
+            // The read completes even if the limit passes: the outcome must reflect a whole read.
             let empty = match read(store, &self.options.group).await {
                 Ok(group) => {
                     was_alone = self.observe(&group, was_alone, observe);
@@ -165,7 +165,7 @@ impl ActiveDrain {
                     false
                 }
             };
-            // Twice in a row: a claim that was under way may have brought something.
+            // Two empty reads are required: a claim in progress may add a duty after the first.
             if was_empty && empty {
                 return Ok(true);
             }
@@ -174,13 +174,13 @@ impl ActiveDrain {
             let pause = settle.or(self.progress.away.as_ref().map(|_| POLL_INTERVAL));
             tokio::select! {
                 () = next_read(pause, &mut watch) => {}
-                // The time may only have been too short to read twice.
+                // The limit may have left too little time for the second read.
                 () = &mut time_over => return Ok(self.progress.is_drained()),
             }
         }
     }
 
-    /// Takes in what was read; returns whether no other member takes duties.
+    /// Updates the progress from a read; returns whether no other member takes duties.
     fn observe(
         &mut self,
         group: &StoredGroup,
@@ -202,7 +202,7 @@ impl ActiveDrain {
     }
 }
 
-/// Whether waiting may cure it. A store that was reset has to be opened again.
+/// Whether the error may go away without intervention. A store that was reset must be reopened.
 fn is_transient(code: Code) -> bool {
     matches!(code, Code::Unreachable | Code::Lost | Code::Busy | Code::Full | Code::Failed)
 }
@@ -227,14 +227,14 @@ async fn next_read(pause: Option<Duration>, watch: &mut Option<Box<dyn Watch>>) 
     sleep(pause.unwrap_or(POLL_INTERVAL)).await;
 }
 
-/// Progress of a drain: the duties that the instance had since it began, and who has them now.
+/// Progress of a drain: the duties that the instance had since it began, and their current holders.
 #[derive(Debug)]
 pub struct DrainProgress {
     instance: InstanceId,
     holders: BTreeMap<DutyId, Option<InstanceId>>,
     /// The instance has ended.
     pub ended: bool,
-    /// Error of the last read; everything else is from before.
+    /// Error of the last read; all other fields are from before it.
     pub away: Option<Problem>,
 }
 

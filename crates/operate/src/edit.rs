@@ -55,7 +55,7 @@ pub(crate) async fn edit(
     };
     for attempt in 0..MAX_ATTEMPTS {
         if attempt > 0 {
-            // Others retry at the same time: random pauses let one of them through.
+            // Other writers retry at the same time: random pauses let one of them through.
             let longest = (RETRY_PAUSE * attempt).as_micros();
             let micros = u64::try_from(process::entropy() % longest).unwrap_or_default();
             tokio::time::sleep(Duration::from_micros(micros)).await;
@@ -67,7 +67,7 @@ pub(crate) async fn edit(
         };
         let mut document = before.document.clone();
         if let Err(refused) = change(&before, &mut document) {
-            // It may refuse because the lost write has happened.
+            // The change may be refused because the lost write succeeded.
             return Err(lost.map_or(refused, Into::into));
         }
         if document == before.document {
@@ -76,7 +76,7 @@ pub(crate) async fn edit(
         let pruned = prune(&before, &mut document, store).await?;
         let now = time.get_or_init(|| StoreTime::read(store)).await.as_ref().map(StoreTime::now);
         document.record_changes(&before.document, now, sha256)?;
-        // A dry run refuses a document that is too large, too.
+        // A dry run also refuses a document that is too large.
         let text = document.document()?;
         if !dry_run {
             match store.replace_group_document(name, before.version, &text).await {

@@ -63,8 +63,8 @@ pub async fn evict(store: &dyn Store, options: EvictOptions) -> Result<EvictRepo
             return Err(OperateError::conflict(what));
         }
         Ok(member) => member.evicted && !*now,
-        // Its lease has expired, and it may come back when it wakes up. An instance that nobody
-        // knows would be barred all the same: a typo must not do that.
+        // An expired instance may come back and can be evicted. An unknown one is refused: the
+        // store would fence any name, including a typo.
         Err(unknown) => {
             let trail = AuditTrail::read(store, group).await?;
             if !trail.0.iter().any(|entry| entry.instance == *instance) {

@@ -34,7 +34,7 @@ impl PastTime {
         resolved.map_err(|what: String| OperateError::refused(Code::NoRecord, what))
     }
 
-    /// Returns the time if it is between the two, else what is wrong with it.
+    /// Returns the time if it lies between the two, else a description of the error.
     fn within(self, begins: u64, now: u64) -> Result<u64, String> {
         let (at, given) = match self {
             Self::Ago(ago) => (now.checked_sub(millis(ago)), format!("{ago:?} ago")),
@@ -50,7 +50,7 @@ impl PastTime {
     }
 }
 
-/// A duty with everything that decides where it is.
+/// A duty with everything that decides its holder.
 #[derive(Clone, Debug, Serialize)]
 pub struct Explanation {
     /// Duty.
@@ -122,7 +122,7 @@ pub struct ExplainedMember {
     /// Zone.
     #[serde(serialize_with = "optional_text")]
     pub zone: Option<Label>,
-    /// Name that outlives its process.
+    /// Name that survives restarts of its process.
     #[serde(serialize_with = "optional_text")]
     pub name: Option<Label>,
     /// Words for its state.

@@ -37,8 +37,8 @@ impl ForgetOutcome {
 
 const HELD: &str = "held";
 
-/// Forgets duties, or reports what would happen. The store must be open without signature checks:
-/// a checkpoint that was moved or is badly signed can be forgotten, too.
+/// Forgets duties, or reports what would happen. The store must be open without signature checks,
+/// so that checkpoints that were moved or have bad signatures can be forgotten, too.
 pub async fn forget(
     store: &dyn Store,
     duties: Vec<DutyKey>,
@@ -51,7 +51,7 @@ pub async fn forget(
     Ok(duties.into_iter().zip(forgotten).map(ForgetOutcome::from).collect())
 }
 
-/// Returns what forgetting would answer now.
+/// Returns the outcomes that forgetting would have now.
 async fn preview(store: &dyn Store, duties: &[DutyKey]) -> Result<Vec<Forgotten>, StoreError> {
     let mut outcomes = Vec::with_capacity(duties.len());
     for duty in duties {

@@ -1,4 +1,4 @@
-//! Snapshot of a group as the store shows it, and what its members plan from it.
+//! Snapshot of a group in the store, and the plans that its members compute from it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +24,7 @@ pub struct StoredGroup {
     pub name: GroupName,
     /// Version of the group's document.
     pub version: Version,
-    /// Document of the group: its settings and what operators have put in force.
+    /// Document of the group: its settings and directives.
     pub document: GroupConfig,
     /// Live members.
     pub members: Vec<Member>,
@@ -169,8 +169,8 @@ impl StoredGroup {
         others.any(|other| other.only == only && takes_duties(&other.member))
     }
 
-    /// Rosters that the members compute: one for the group, or one per standby duty. A free duty
-    /// of a list of targets may be gone from the list, so it counts only if it is `asked` for.
+    /// Rosters that the members compute: one for the group, or one per standby duty. A free duty of
+    /// a list of targets may no longer be listed, so it counts only if it is `asked`.
     pub fn rosters(&self, asked: Option<&DutyId>) -> Vec<GroupSnapshot> {
         let held = self.held();
         let roster = |duties: Vec<DutyId>, only: Option<&DutyId>| {
@@ -252,8 +252,8 @@ pub(crate) fn candidates(members: &[Member], document: &GroupConfig) -> Vec<Cand
     members.iter().filter_map(candidate).collect()
 }
 
-/// Refuses to leave duties without any member that would take them. If there was none before, the
-/// change takes nothing away.
+/// Refuses a change that leaves duties without any member that would take them. Duties that had no
+/// such member before do not count.
 pub(crate) fn check_takers(
     before: &StoredGroup,
     after: (&[Member], &GroupConfig),

@@ -21,7 +21,7 @@
 //! | choose the bucket of a run | [`bucket::Rotation`] |
 //! | diagnose a store | [`doctor::diagnose`] |
 //!
-//! All but an eviction are lines in the document of the group, which every member reads.
+//! Drains, pauses, pins and shares are entries in the group's document, which every member reads.
 //!
 //! ```
 //! use std::sync::Arc;

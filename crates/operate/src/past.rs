@@ -12,7 +12,7 @@ use crate::clock::sha256;
 use crate::group::StoredGroup;
 use crate::serialize::timestamp;
 
-/// Notes on what an audit trail never records.
+/// Notes on facts that an audit trail never records.
 const NOT_RECORDED: [&str; 2] = [
     "an expired session leaves no record: its instance counts as a member until the trail shows \
      the end of one of its holds",
@@ -31,7 +31,7 @@ const NOT_CERTAIN: &str = "the directives of that time are not certain: somethin
 /// A group in the past, as far as the trail shows.
 pub(crate) struct PastGroup {
     pub(crate) group: StoredGroup,
-    /// The directives of that time are known.
+    /// Whether the directives of that time are known.
     pub(crate) certain: bool,
     /// Limits of the reconstruction.
     pub(crate) notes: Vec<String>,
@@ -57,7 +57,7 @@ pub(crate) fn at(
     let holds = |instance: &InstanceId| {
         holders.iter().filter_map(|h| h.holder.as_ref()).any(|of| of.instance == *instance)
     };
-    // A holder was a member, even if the trail no longer has its arrival.
+    // A holder was a member, even if the trail no longer contains its join.
     members
         .extend(holders.iter().filter_map(|holder| Some(holder.holder.as_ref()?.instance.clone())));
     let mut notes: Vec<String> = NOT_RECORDED.iter().map(|note| (*note).to_owned()).collect();
@@ -76,7 +76,7 @@ pub(crate) fn at(
     Ok(PastGroup { group, certain, notes })
 }
 
-/// The group's document at that time, and what is uncertain about it.
+/// Returns the group's document at that time, and a note if it is uncertain.
 fn document(
     now: &StoredGroup,
     times: ReplayTimes,
@@ -144,10 +144,10 @@ fn holders(trail: &AuditTrail, now: &StoredGroup, at: u64) -> Result<Vec<Holder>
     Ok(holders)
 }
 
-/// Members at that time. A hold that is found expired is the end of the session that had it.
+/// Returns the members at that time. An expired hold ends the session under which it was granted.
 fn members(trail: &AuditTrail, now: &StoredGroup, at: u64) -> BTreeSet<InstanceId> {
     let mut here: BTreeMap<&InstanceId, bool> = BTreeMap::new();
-    // Grants since the instance joined: a hold that expired before says nothing about this session.
+    // Grants since the instance joined: an earlier hold that expires does not end this session.
     let mut granted: BTreeMap<(&InstanceId, &DutyId), Epoch> = BTreeMap::new();
     let mut first_after: BTreeMap<&InstanceId, &AuditEntry> = BTreeMap::new();
     for entry in &trail.0 {
@@ -177,19 +177,19 @@ fn members(trail: &AuditTrail, now: &StoredGroup, at: u64) -> BTreeSet<InstanceI
             _ => {}
         }
     }
-    // The first later entry shows whether it had joined already.
+    // The first later entry shows whether the instance had already joined.
     for (who, entry) in first_after {
         here.entry(who).or_insert(entry.kind != AuditKind::Joined);
     }
-    // A current member without any entry joined before the trail begins.
+    // A current member without any entry joined before the trail began.
     for member in &now.members {
         here.entry(&member.instance).or_insert(true);
     }
     here.into_iter().filter(|(_, is)| *is).map(|(who, _)| who.clone()).collect()
 }
 
-/// A member at that time. Its status does not change while its process runs, except for whether it
-/// takes and keeps duties.
+/// Returns a member at that time. Its status is constant while its process runs, except for whether
+/// it takes and keeps duties.
 fn member(instance: &InstanceId, now: &StoredGroup, asked: &DutyId) -> Result<Member, StoreError> {
     let lives = now.member(instance);
     let standby = matches!(now.layout(), Some(Layout::Standby));
@@ -202,7 +202,7 @@ fn member(instance: &InstanceId, now: &StoredGroup, asked: &DutyId) -> Result<Me
     };
     let note = match (status, lives) {
         (Some(status), _) => MemberStatus { takes: true, keeps: true, ..status }.note()?,
-        // It takes no part, then as now.
+        // A member without a status takes no part, now as then.
         (None, member) => member.map_or_else(Default::default, |member| member.note.clone()),
     };
     let nonce = lives.map_or(Some(Nonce::from_entropy(0)), |member| member.nonce);
@@ -247,7 +247,7 @@ mod tests {
         state
     }
 
-    /// Members, and who holds what, at a time.
+    /// Returns members and holders at a time.
     fn seen(entries: &[AuditEntry], time: u64) -> (String, String) {
         let (trail, asked) = (AuditTrail(entries.to_vec()), DutyId::new("d").unwrap());
         let times = ReplayTimes { at: time, now: 100 };
@@ -275,7 +275,7 @@ mod tests {
         assert_eq!(seen(&entries, 3), ("a b c".to_owned(), held("a/1")));
         assert_eq!(seen(&entries, 4), ("b c".to_owned(), held("-/1")));
         assert_eq!(seen(&entries, 9), ("b c".to_owned(), held("b/2")));
-        // Of a session that came after, an old hold says nothing.
+        // The expiry of an old hold does not end a session that began later.
         let mut again = entries.to_vec();
         again.insert(3, entry(3, Joined, "a", None));
         assert_eq!(seen(&again, 9).0, "a b c");

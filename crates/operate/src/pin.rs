@@ -41,7 +41,7 @@ pub struct PinReport {
     /// Current holder.
     #[serde(serialize_with = "optional_text")]
     pub holder: Option<InstanceId>,
-    /// A pinned-to member takes duties now.
+    /// A member that the pin names takes duties now.
     #[serde(skip)]
     pub reachable: bool,
     /// The holder is at the pin already.
@@ -107,7 +107,7 @@ pub async fn pin(store: &dyn Store, options: PinOptions) -> Result<PinReport, Op
     })
 }
 
-/// Refuses a pin that cannot be followed. A name or zone may be waited for, an instance may not.
+/// Refuses a pin that cannot be followed. A name or zone may appear later, an instance may not.
 fn check_pin(
     duty: &DutyId,
     pin: &Pin,

@@ -26,13 +26,13 @@ pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let folder = folder.unwrap_or(Path::new("."));
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let mut file = tempfile::Builder::new()
-        // The file of a killed process is recognized by its name.
+        // The prefix identifies files that a killed process left behind.
         .prefix(&format!(".{name}."))
         .suffix(".tmp")
         .permissions(Permissions::from_mode(NEW_FILE_MODE))
         .tempfile_in(folder)?;
     if let Some(found) = found {
-        // Its owner can go on reading and writing it; only root can keep the owner.
+        // Keep the owner, so that it can still access the file; only root can do so.
         let _ = fchown(file.as_file(), Some(found.uid()), Some(found.gid()));
         file.as_file().set_permissions(found.permissions())?;
     }
@@ -65,14 +65,14 @@ mod tests {
         assert_ne!(mode(&file) & 0o400, 0);
         fs::set_permissions(&file, Permissions::from_mode(0o640)).unwrap();
         std::os::unix::fs::symlink("file", &link).unwrap();
-        // Only root can give a file away; what anybody else has stays theirs.
+        // Only root can change the owner; otherwise the file stays ours.
         let _ = chown(&file, Some(12_345), Some(12_345));
         let owner = owner_of(&file);
         replace(&link, b"two").unwrap();
         assert_eq!(owner_of(&file), owner);
         assert!(link.symlink_metadata().unwrap().is_symlink());
         assert_eq!((fs::read(&file).unwrap(), mode(&file)), (b"two".to_vec(), 0o640));
-        // Nothing is left behind, and what cannot be written leaves what was there.
+        // No temporary file is left behind, and a failed write changes nothing.
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
         assert!(replace(&folder.path().join("none/file"), b"x").is_err());
         assert!(replace(folder.path(), b"x").is_err());

@@ -73,7 +73,7 @@ pub(crate) fn optional_error<S: Serializer>(
     error.as_ref().map(ErrorSummary::from).serialize(serializer)
 }
 
-/// Code and detail of an error, as reports carry it.
+/// Code and detail of an error, as reports contain them.
 #[derive(Clone, Debug, Serialize)]
 pub struct ErrorSummary {
     /// Stable error code, such as `ST002`.

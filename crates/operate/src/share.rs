@@ -59,7 +59,7 @@ pub enum ShareChange {
     Cordon {
         /// Whether the instance is cordoned now.
         cordoned: bool,
-        /// No other member takes what becomes free.
+        /// No other member takes the duties that become free.
         nobody_else: bool,
     },
     /// A weight was set or removed.

@@ -1,4 +1,4 @@
-//! Monitor: groups with their members, duties and recent moves, read again and again.
+//! Monitor: groups with their members, duties and recent moves, read repeatedly.
 
 use std::collections::BTreeMap;
 
@@ -16,14 +16,14 @@ use crate::serialize::{ErrorSummary, audit_json, millis, optional_text, text};
 /// Age up to which audit entries are reported.
 const RECENT_MS: u64 = 60_000;
 
-/// Reads groups repeatedly and remembers how far it read their audit trails.
+/// Repeated reader of groups that remembers its position in their audit trails.
 #[derive(Debug, Default)]
 pub struct Monitor {
     only: Option<GroupName>,
     trails: BTreeMap<GroupName, RecentTrail>,
 }
 
-/// A group at a moment, or why it cannot be read.
+/// A group at one moment, or the error of reading it.
 #[derive(Debug)]
 pub struct GroupReport {
     /// Name of the group.
@@ -104,7 +104,7 @@ impl Monitor {
         Self { only, trails: BTreeMap::new() }
     }
 
-    /// Forgets what was read: a store that was opened again may number its entries anew.
+    /// Forgets all positions: a reopened store may number its entries anew.
     pub fn reset(&mut self) {
         self.trails.clear();
     }
@@ -121,7 +121,7 @@ impl Monitor {
                 Ok(status) => reports.push(GroupReport { group, status: Ok(status) }),
                 Err(error) if self.only.is_some() => return Err(error),
                 Err(error) => match error.code() {
-                    // Gone since it was listed.
+                    // Removed since it was listed.
                     Code::NotThere => {}
                     Code::Damaged | Code::BadInput => {
                         reports.push(GroupReport { group, status: Err(error) });
@@ -148,14 +148,14 @@ impl Monitor {
 /// Recent part of an audit trail.
 #[derive(Debug, Default)]
 struct RecentTrail {
-    /// Entries up to this one are older.
+    /// Number of the last entry that is no longer recent.
     after: u64,
     entries: Vec<AuditEntry>,
 }
 
 impl RecentTrail {
-    /// Reads the recent entries again: one may appear a moment after others with larger numbers.
-    /// If this host's clock is behind, the time of the newest entry counts as now.
+    /// Reads all recent entries again, because an entry may appear after others with larger
+    /// numbers. If this host's clock is behind, the time of the newest entry counts as now.
     async fn read(&mut self, store: &dyn Store, group: &GroupName) -> Result<(), StoreError> {
         let AuditTrail(mut entries) = AuditTrail::read_after(store, group, self.after).await?;
         let now = entries.iter().map(|entry| entry.unix_ms).fold(process::unix_ms(), u64::max);

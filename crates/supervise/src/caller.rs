@@ -122,7 +122,7 @@ mod tests {
         assert!(!later.is_alive());
         assert_ne!(later.instance(), me.instance());
         assert_eq!(me.instance().unwrap().get_version_num(), 8);
-        // It started after the machine did, and not in the future.
+        // The start lies between boot and now.
         let boot = Duration::from_nanos(BootClock.now().as_nanos());
         assert!(me.uptime() < boot, "{me:?}");
         assert!(parent.uptime() >= me.uptime());

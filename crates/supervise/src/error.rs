@@ -1,11 +1,11 @@
-//! The error of this crate.
+//! Error of this crate.
 
 use std::io;
 
 use tenure_core::{Code, StoreError};
 use tenure_duty::DutyError;
 
-/// Why a supervised program did not run, or could not be run to its end.
+/// Reason why a supervised program did not run, or was not supervised to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum SuperviseError {
     /// A setting is outside its limits, or contradicts another one.
@@ -22,7 +22,7 @@ pub enum SuperviseError {
     /// The process could not become a member of the group, or must not stay one.
     #[error(transparent)]
     Duty(#[from] DutyError),
-    /// Something was done before it failed: `kept` says what stands.
+    /// The operation failed after a part of it was done; `kept` describes the state that is left.
     #[error("failed; {kept}")]
     Kept {
         /// The failure.
@@ -40,22 +40,22 @@ pub enum SuperviseError {
         /// The failure.
         #[source]
         error: StoreError,
-        /// Whether there is no such program.
+        /// Whether the program does not exist.
         not_found: bool,
     },
-    /// The operating system refused.
+    /// A call of the operating system failed.
     #[error("{what}")]
     System {
         /// The step that failed.
         what: String,
-        /// The error of the system.
+        /// Error of the operating system.
         #[source]
         error: io::Error,
     },
 }
 
 impl SuperviseError {
-    /// The store's error, if there is one.
+    /// Returns the error code, if there is one.
     pub fn code(&self) -> Option<Code> {
         match self {
             Self::Store(error)
@@ -68,7 +68,7 @@ impl SuperviseError {
     }
 }
 
-/// Adds the step that failed to an error of the system.
+/// Adds the failed step to an error of the operating system.
 pub(crate) trait SystemContext<T> {
     fn context(self, what: &str) -> Result<T, SuperviseError>;
 }

@@ -3,8 +3,8 @@
 //! - [`run`] waits for one duty and runs a command while this process holds it.
 //! - [`poll`] runs a command once per target and interval, each target on one instance.
 //! - [`guard`] is the small process between this one and a command: it knows the deadline of the
-//!   hold and ends the command without being asked.
-//! - [`observe`] is what an instance reports: log lines, metrics, health.
+//!   hold and ends the command on its own.
+//! - [`observe`] reports about an instance: log lines, metrics, health.
 //!
 //! The guard is the running binary itself, started as `tenure guard ...`. A program that uses this
 //! crate passes the arguments of that command to [`guard::main`] before it does anything else.

@@ -81,7 +81,7 @@ pub struct SupervisorSettings {
     pub hidden_env: Vec<String>,
     /// Zone of this instance.
     pub zone: Option<Label>,
-    /// Name that outlives this process, for pins.
+    /// Name that survives restarts of this process, for pins.
     pub name: Option<Label>,
     /// Deployed revision.
     pub revision: Option<Label>,
@@ -118,8 +118,8 @@ impl SupervisorSettings {
                 let what = "is too short to end a command in time";
                 ("ttl", ttl, format!("{what}: the minimum is {least}"))
             }
-            // A longer one would reach into the time in which renewals are still due, and end
-            // commands without need.
+            // With a longer grace period, TERM would be sent while renewals are still due, and
+            // would end commands without need.
             (Some(grace), _) if grace > ttl / 4 => {
                 let what = "is more than a quarter of the TTL";
                 ("grace", grace, format!("{what}, {}: use a longer TTL", span(ttl)))
@@ -187,7 +187,7 @@ impl SupervisorSettings {
     }
 }
 
-/// Environment variables that describe the hold of a command, and one more.
+/// Environment variables that describe the hold of a command, and one further variable.
 pub(crate) fn hold_env(
     hold: &Guard,
     more: (&str, OsString),
@@ -216,7 +216,7 @@ pub(crate) fn listen() -> Result<Signals, SuperviseError> {
 }
 
 /// Joins, or returns the first signal for which `stops` is true: joining takes long while the store
-/// does not answer.
+/// does not respond.
 pub(crate) async fn start(
     join: Join,
     signals: &mut Signals,
@@ -234,15 +234,15 @@ pub(crate) async fn start(
             started = &mut start => return started.map(Ok),
         }
     };
-    // A session that has just begun is better closed than left to the TTL.
+    // Close a session that has just begun, so that it does not last until its TTL.
     if let Ok(Ok(membership)) = timeout(JOIN_CANCEL_TIMEOUT, start).await {
         let _ = membership.leave().await;
     }
     Ok(Err(signal))
 }
 
-/// Opens the store, and refuses one whose guarantee is too low. An unreachable store is retried by
-/// the caller and logged once.
+/// Opens the store, and refuses one whose guarantee is too low. The caller retries an unreachable
+/// store; this is logged once.
 fn store_opener(store: StoreSettings, recorder: Recorder, waits: bool) -> Opener {
     let logged = Arc::new(AtomicBool::new(false));
     opener(move || {
@@ -251,7 +251,7 @@ fn store_opener(store: StoreSettings, recorder: Recorder, waits: bool) -> Opener
             let opened = open(&store, &recorder).await;
             if let Err(error) = &opened
                 && error.code() == Code::Unreachable
-                // Without waiting, the command ends with the same text.
+                // Without waiting, the command fails with the same text.
                 && waits
                 && !logged.swap(true, Ordering::Relaxed)
             {

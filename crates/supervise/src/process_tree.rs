@@ -42,8 +42,8 @@ pub(crate) fn read_process(pid: &str) -> Option<ProcessEntry> {
     parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// Whether `/proc` belongs to the PID namespace of this process: after `unshare` it may still be
-/// the previous one, whose numbers name other processes.
+/// Whether `/proc` belongs to the PID namespace of this process. After `unshare` it may still be
+/// that of the previous one, in which the ids name other processes.
 pub(crate) fn proc_is_ours() -> bool {
     let me = fs::read_link("/proc/self").ok();
     me.and_then(|me| me.to_str()?.parse().ok()) == Some(getpid().as_raw_pid())
@@ -64,7 +64,7 @@ fn descendants(spared: &[Pid]) -> Vec<ProcessEntry> {
         }
     }
     let (mut found, mut next) = (Vec::new(), vec![getpid().as_raw_pid()]);
-    // Read while it changes, the table may contain a cycle.
+    // The table may contain a cycle, because it was read while processes started and ended.
     let mut seen = BTreeSet::new();
     while let Some(parent) = next.pop() {
         if !seen.insert(parent) {
@@ -109,7 +109,7 @@ pub(crate) fn signal_all(group: Option<Pid>, signal: Signal) {
     let in_group =
         |entry: &ProcessEntry| group.is_some_and(|group| entry.group == group.as_raw_pid());
     if let Some(group) = group {
-        // A group that has ended is what is wanted.
+        // An error means that the group has already ended.
         let _ = kill_process_group(group, signal);
     }
     for entry in found.iter().filter(|entry| !in_group(entry)) {
@@ -140,7 +140,7 @@ pub(crate) fn kill_all(group: Option<Pid>) -> Killed {
     killed
 }
 
-/// Kills every descendant except the living guards and theirs: it belonged to a guard that died.
+/// Kills all descendants that belong to a dead guard: all except `guards` and their descendants.
 /// Returns one of them.
 pub(crate) fn kill_strays(guards: &[Pid]) -> Option<Pid> {
     let found = descendants(guards);
@@ -158,8 +158,8 @@ pub(crate) fn survivor(pid: i32, meanwhile: &str) -> String {
     )
 }
 
-/// Backoff between attempts to kill: a process may fork before it dies. Short at first, because
-/// most are gone at once; growing, because one may never end.
+/// Backoff between attempts to kill: a process may fork before it dies. It is short at first,
+/// because most processes end at once, and grows, because one may never end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KillBackoff(Duration);
 
@@ -178,7 +178,7 @@ impl KillBackoff {
         delay
     }
 
-    /// Whether it has taken so long, more than a second, that it is worth a warning.
+    /// Whether the attempts have taken more than a second, which is worth a warning.
     pub(crate) fn is_stuck(&self) -> bool {
         self.0 == Self::MAX_DELAY
     }
@@ -212,7 +212,7 @@ fn send(entry: &ProcessEntry, signal: Signal) -> rustix::io::Result<()> {
     let process = pidfd_open(entry.pid, PidfdFlags::empty());
     let now = read_process(&entry.pid.as_raw_pid().to_string());
     match process {
-        // It has ended, as is wanted.
+        // The process has already ended.
         _ if now.is_none_or(|now| now.started != entry.started) => Ok(()),
         Ok(process) => pidfd_send_signal(process, signal),
         Err(_) => kill_process(entry.pid, signal),

@@ -23,7 +23,7 @@ pub fn is_stop(signal: Signal) -> bool {
     ![Signal::WINCH, Signal::CONT, Signal::CHILD].contains(&signal)
 }
 
-/// Signals as they arrive: HUP, INT, QUIT, TERM, USR1, USR2, WINCH, CONT and CHLD.
+/// Stream of signals: HUP, INT, QUIT, TERM, USR1, USR2, WINCH, CONT and CHLD.
 #[derive(Debug)]
 pub struct Signals(mpsc::Receiver<Signal>);
 

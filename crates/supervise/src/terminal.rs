@@ -13,7 +13,7 @@ use rustix::termios::{
 pub(crate) struct Terminal {
     tty: OwnedFd,
     ours: Pid,
-    /// The group that is in the foreground instead, and the terminal settings before.
+    /// The command's group, while it is in the foreground, and the terminal settings before that.
     lent: Option<(Pid, Option<Termios>)>,
 }
 
@@ -27,7 +27,7 @@ impl Terminal {
         Some(Self { tty, ours: getpgrp(), lent: None })
     }
 
-    /// Moves a command's group to the foreground, if this process is there.
+    /// Moves a command's group to the foreground, if this process is in the foreground.
     pub(crate) fn lend(&mut self, group: Pid) {
         if tcgetpgrp(&self.tty) == Ok(self.ours) {
             let before = tcgetattr(&self.tty).ok();
@@ -47,7 +47,7 @@ impl Terminal {
             return;
         }
         if let (true, Some(before)) = (restore, before) {
-            // A command that was killed did not restore them.
+            // A killed command did not restore the settings.
             let _ = with_ttou_blocked(|| tcsetattr(&self.tty, OptionalActions::Drain, &before));
         }
     }
@@ -60,13 +60,13 @@ impl Terminal {
     /// Stops the group of this process as the terminal would, so that the shell sees a stopped job.
     /// Returns when it is continued.
     pub(crate) fn stop_here() {
-        // The main thread, which receives signals to the process first: it stops here.
+        // The main thread receives signals to the process first, so it stops here.
         let _ = kill_current_process_group(Signal::TSTP);
     }
 }
 
 /// Runs `change` with TTOU blocked: a background process that changes a terminal would be stopped.
-/// Blocked only meanwhile, because children inherit the mask.
+/// The mask is restored afterwards, because children inherit it.
 fn with_ttou_blocked<T>(change: impl FnOnce() -> T) -> T {
     let mut blocked = SigSet::empty();
     blocked.add(Blocked::SIGTTOU);

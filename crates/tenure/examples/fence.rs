@@ -1,7 +1,7 @@
 //! Moves money once, under a hold, in the user's own tables.
 //!
-//! `TENURE_STORE` names a PostgreSQL database; the table `guarded_example` is made in it, with a
-//! guard: it is changed under a hold only.
+//! `TENURE_STORE` names a PostgreSQL database. The example creates the table `guarded_example` in
+//! it, with a guard that allows changes only under a hold.
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
 use std::error::Error;
@@ -38,7 +38,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         return Err(format!("not granted: {claimed:?}").into());
     };
 
-    // Before the first effect: from here to the commit nobody else is granted the duty.
+    // Before the first effect: from here to the commit no other instance is granted the duty.
     let transaction = client.transaction().await?;
     postgres::fence(&transaction, &hold).await?;
     let update = "INSERT INTO guarded_example AS e VALUES (7, 99)
@@ -47,7 +47,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     transaction.commit().await?;
     println!("under epoch {} the balance became {balance}", hold.epoch);
 
-    // A hold that has ended is worth nothing, whatever its former holder believes.
+    // A hold that has ended is refused, whatever its former holder believes.
     store.release(&session, std::slice::from_ref(&hold), &why).await?;
     let transaction = client.transaction().await?;
     let refused = postgres::fence(&transaction, &hold).await.err();
@@ -56,7 +56,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("after the release the fence said {code:?}");
     assert_eq!(code, Some(Code::Fenced));
 
-    // And without a fence the table is not changed at all.
+    // Without a fence the table cannot be changed at all.
     let unfenced = client.batch_execute("DELETE FROM guarded_example").await.err();
     let state = unfenced.as_ref().and_then(tokio_postgres::Error::code).map(SqlState::code);
     println!("without a fence the table said {state:?}");

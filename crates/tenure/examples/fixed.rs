@@ -1,4 +1,4 @@
-//! Partitions that the deployment hands out, without a store: the same events, no guarantees.
+//! Partitions that the deployment assigns, without a store: the same events, no guarantees.
 //!
 //! Set `CONNECTOR_PARTITIONS=0,1`, or `CONNECTOR_PARTITION_ID` with `CONNECTOR_TOTAL_PARTITIONS`.
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
@@ -11,7 +11,7 @@ use tenure::{Guard, StoreError};
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let membership = tenure::join_fixed("fixed-example", Duration::from_secs(5))?;
-    // It ends when the work on all partitions has.
+    // Returns when the work on all partitions has ended.
     membership.run(work).await?;
     Ok(())
 }

@@ -85,7 +85,7 @@ async fn count(store: &dyn Store, session: &Session, hold: &Hold) -> Outcome<()>
     let commit = Commit { hold: hold.clone(), expected, document };
     match store.commit(session, &[commit]).await?.remove(0) {
         Committed::Saved(version) => println!("committed counter {counter}, version {version}"),
-        // Both mean that somebody else has the duty, or had it since: stop.
+        // Either way another instance has, or had, the duty: stop.
         other => return Err(format!("not committed: {other:?}").into()),
     }
     Ok(())
@@ -93,7 +93,7 @@ async fn count(store: &dyn Store, session: &Session, hold: &Hold) -> Outcome<()>
 
 async fn keep_alive(store: &dyn Store, session: &Session, hold: &Hold) -> Outcome<()> {
     let clock = store::BootClock;
-    // Before the request leaves: the store may start to count at any moment after that (R5).
+    // Before the request is sent: the store may start to count at any moment after that (R5).
     let sent = clock.now();
     match store.keep_alive(session, None, std::slice::from_ref(hold)).await? {
         KeptAlive::Kept { holds, .. } => {

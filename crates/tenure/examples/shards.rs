@@ -1,7 +1,7 @@
 //! Eight shards over all processes that run this: start it in several terminals.
 //!
-//! The store is `TENURE_STORE`, or `sqlite:tenure.db` in the current folder. When it has got all
-//! shards that are free, it leaves.
+//! The store is `TENURE_STORE`, or `sqlite:tenure.db` in the current folder. A process that holds
+//! all shards leaves.
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
 use std::collections::BTreeMap;
@@ -27,12 +27,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
                     membership.leaver().leave();
                 }
             }
-            // Another process came: finish what you are at, then let go.
+            // Another process has joined: finish the current step, then give the shard back.
             MembershipEvent::Stopping { hold, why } => {
                 println!("given up  {} ({why})", hold.duty);
                 guards.remove(&hold.duty);
             }
-            // Too late for manners: whatever is still on its way is refused by its epoch.
+            // The hold is lost: writes that are still in flight are refused by their epoch.
             MembershipEvent::Revoked { hold, why } => {
                 println!("lost      {} ({why})", hold.duty);
                 guards.remove(&hold.duty);

@@ -1,4 +1,4 @@
-//! One of many works, the others wait: start it in several terminals.
+//! One of several processes works, the others wait: start it in several terminals.
 //!
 //! The store is `TENURE_STORE`, or `sqlite:tenure.db` in the current folder. The one that works
 //! stops after a few steps, and the next one takes over.
@@ -19,7 +19,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         match event {
             MembershipEvent::Assigned(guard) => {
                 lead(&guard).await?;
-                // Done: give it back, and let the next one in.
+                // Done: give the duty back, so that the next process gets it.
                 membership.leaver().leave();
             }
             MembershipEvent::Standby { holder } => println!("waiting   for {holder:?}"),
@@ -33,7 +33,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 async fn lead(guard: &Guard) -> Result<(), Box<dyn Error>> {
     println!("leading   under epoch {}", guard.epoch());
     for step in 1..=3 {
-        // Before each effect: the answer is right also if this process was just stopped.
+        // Before each effect: the check is correct even if this process was just paused.
         let left = guard.check()?;
         println!("step {step}    with {} s left", left.as_secs());
         tokio::task::yield_now().await;

@@ -1,4 +1,4 @@
-//! Targets that come and go with a file, shared among all processes that run this.
+//! Targets from a file that may change, shared among all processes that run this.
 //!
 //! The file is `TENURE_TARGETS` or `targets.txt`: one id per line. Change it while this runs; an
 //! empty list ends the example. The store is `TENURE_STORE`, or `sqlite:tenure.db`.

@@ -1,5 +1,5 @@
-//! An async function per duty: it begins when the duty is assigned, and is dropped in time when it
-//! is lost. The counter of each shard goes on where the last holder left it.
+//! An async function per duty: it begins when the duty is assigned, and is dropped in time when the
+//! duty is lost. The counter of each shard continues from the last holder's value.
 //!
 //! The store is `TENURE_STORE`, or `sqlite:tenure.db` in the current folder.
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
@@ -27,7 +27,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             if counted.fetch_add(1, Ordering::Relaxed) + 1 == SHARDS {
                 leaver.leave();
             }
-            // A real one would go on until it is asked to stop.
+            // Real work would continue until it is asked to stop.
             guard.stopping().await;
             Ok::<_, StoreError>(())
         }
@@ -40,7 +40,7 @@ async fn count(guard: &Guard) -> Result<(), StoreError> {
     let last = guard.load().await?;
     let last = last.and_then(|last| String::from_utf8(last.document.as_bytes().to_vec()).ok());
     let count = last.and_then(|text| text.parse::<u64>().ok()).unwrap_or(0) + 1;
-    // The store refuses this if the duty belongs to somebody else by now.
+    // The store refuses this if another instance has been granted the duty.
     let version = guard.commit(Document::new(count.to_string())?).await?;
     println!("{} counted {count}, version {version}", guard.duty());
     Ok(())

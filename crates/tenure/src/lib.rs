@@ -1,7 +1,7 @@
 //! Run any process that polls, ingests or works as many replicas.
 //!
 //! A **duty** is a unit of work that one instance at a time may do. Join a group, and get a
-//! [`Guard`] for each duty that is assigned to this process; ask it before each effect.
+//! [`Guard`] for each duty that is assigned to this process; check it before each effect.
 //!
 //! ```no_run
 //! # #[cfg(feature = "sqlite")]
@@ -21,7 +21,7 @@
 //!         None => 0,
 //!     };
 //!     while !guard.draining() {
-//!         // May a call of up to five seconds begin? Hand the epoch on with it.
+//!         // Check that a call of up to five seconds may begin, and send the epoch with it.
 //!         guard.check_for(Duration::from_secs(5))?;
 //!         offset = fetch_and_submit(offset, guard.epoch()).await;
 //!         guard.commit(tenure::Document::new(offset.to_string())?).await?;
@@ -32,9 +32,9 @@
 //! # Ok(()) }
 //! ```
 //!
-//! The examples `standby`, `shards`, `targets`, `work` and `fixed` show each way in;
-//! `docs/reference/library.md` says when to check what. Below that lies the store itself
-//! ([`Store`], [`store`]): `hold` and `fence` use it without a membership.
+//! The examples `standby`, `shards`, `targets`, `work` and `fixed` show the ways to join;
+//! `docs/reference/library.md` describes what to check when. The store ([`Store`], [`store`]) can
+//! also be used without a membership, as in the examples `hold` and `fence`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,8 +49,8 @@ pub use tenure_duty::{
     Opener, WorkOutcome, fixed, observe, opener, process,
 };
 
-/// The wish to become a member of `group` in the store at `url`, which is made if it is not there.
-/// Set what else there is to set, then [`Join::start`].
+/// Prepares to join `group` in the store at `url`, which is created if it does not exist. Change
+/// further settings on the returned [`Join`], then call [`Join::start`].
 pub fn join(url: &str, group: &str, ttl: Duration, duties: Duties) -> Result<Join, StoreError> {
     let url = store::StoreUrl::parse(url)?;
     let opener = opener(move || {
@@ -61,9 +61,9 @@ pub fn join(url: &str, group: &str, ttl: Duration, duties: Duties) -> Result<Joi
     Ok(Join::new(opener, Arc::new(store::BootClock), group, ttl, duties))
 }
 
-/// A membership with the partitions that the environment names: no store, no coordination; see
-/// [`fixed::Partitions`], whose `join` also takes an observer. Work may take up to `drain` to come
-/// to its end.
+/// Starts a membership with the partitions that the environment names, without a store or
+/// coordination. See [`fixed::Partitions`], whose `join` also takes an observer. Work may take up
+/// to `drain` to finish.
 pub fn join_fixed(group: &str, drain: Duration) -> Result<Membership, DutyError> {
     let group = GroupName::new(group)?;
     let (clock, observer) = (Arc::new(store::BootClock), Arc::new(observe::TracingObserver));
@@ -74,7 +74,7 @@ pub fn join_fixed(group: &str, drain: Duration) -> Result<Membership, DutyError>
 pub use tenure_operate as operate;
 pub use tenure_targets as targets;
 
-/// Buckets: which entities belong together, and which bucket a run takes.
+/// Buckets: the bucket of each entity, and the bucket of a run.
 ///
 /// ```
 /// use tenure::bucket::{CommitTiming, Config, Object, apply};

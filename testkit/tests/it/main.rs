@@ -1,4 +1,4 @@
-//! The servers of the testkit, started for real.
+//! Tests of the testkit's servers.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod etcd;

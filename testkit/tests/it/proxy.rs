@@ -7,7 +7,7 @@ use testkit::{Proxy, wait_until};
 
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Sends back what it gets.
+/// Starts a server that echoes its input.
 fn echo_server() -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -1,7 +1,7 @@
 //! `cargo xtask compare`: the same faults for `tenure run` and for other locks around a command.
 //!
-//! Two contenders run the same command: A holds the lock, B waits for it. One thing breaks. The
-//! command appends a line every 20 ms, so its file shows when nobody worked and when two did.
+//! Two contenders run the same command: A holds the lock, B waits for it. Then one fault occurs.
+//! The command appends a line every 20 ms, so its file shows when no command ran and when two did.
 
 mod report;
 mod system;
@@ -25,7 +25,7 @@ use crate::tidy::workspace;
 
 /// Python packages of the compared locks.
 const PACKAGES: &[&str] = &["redis==8.1.0", "python-redis-lock==4.0.1", "psycopg[binary]==3.3.8"];
-/// Trials start this far apart, so that their servers do not all start at once.
+/// Interval between starts of trials, so that their servers do not all start at once.
 const START_INTERVAL: Duration = Duration::from_millis(1_300);
 
 /// Arguments of `cargo xtask compare`.
@@ -35,7 +35,7 @@ pub(crate) struct CompareOptions {
     faults: Vec<LockFault>,
     repetitions: u32,
     jobs: u32,
-    /// Whether the tables go into the page instead of standard output.
+    /// Whether to write the tables into the page instead of standard output.
     write: bool,
 }
 
@@ -90,7 +90,7 @@ impl CompareOptions {
     }
 }
 
-/// Runs the trials and prints the tables, or writes them into the page.
+/// Runs the trials, and prints the tables or writes them into the page.
 pub(crate) fn run(options: &CompareOptions) -> Result<()> {
     let root = workspace()?;
     let programs = prepare(&root)?;
@@ -115,7 +115,7 @@ pub(crate) fn run(options: &CompareOptions) -> Result<()> {
     Ok(())
 }
 
-/// Installs the peers and builds `tenure`.
+/// Installs the compared programs and builds `tenure`.
 fn prepare(root: &Path) -> Result<Programs> {
     servers::install()?;
     let python = python::environment(PACKAGES)?.join("bin/python");
@@ -124,7 +124,7 @@ fn prepare(root: &Path) -> Result<Programs> {
     Ok(Programs { tenure: root.join("target/release/tenure"), python, recipes })
 }
 
-/// Runs waiting trials one after the other; one that cannot be judged is printed and left out.
+/// Runs waiting trials one after another; prints and leaves out a trial that cannot be judged.
 fn work(
     programs: &Programs,
     waiting: &Mutex<VecDeque<Trial>>,

@@ -24,9 +24,9 @@ const SECOND: u64 = 1_000_000_000;
 /// Observation of one trial; times in seconds.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct TrialOutcome {
-    /// Longest time without a line of anybody.
+    /// Longest time without a line of either command.
     pub(crate) gap: f64,
-    /// Time in which a command wrote although a newer one had begun.
+    /// Time in which a command wrote although a newer one had started.
     pub(crate) overlap: f64,
     /// Whether the overlap lasted until the end of the trial.
     pub(crate) is_overlap_open: bool,
@@ -34,7 +34,7 @@ pub(crate) struct TrialOutcome {
     pub(crate) is_left: bool,
 }
 
-/// Reads the outcome from the lines between the fault and the end.
+/// Computes the outcome from the lines between the fault and the end.
 pub(crate) fn judge(
     lines: &[(u64, String)],
     began: u64,
@@ -77,7 +77,7 @@ fn seconds(nanoseconds: u64) -> f64 {
     std::time::Duration::from_nanos(nanoseconds).as_secs_f64()
 }
 
-/// One row per system, one column per fault.
+/// Formats the tables: one row per system, one column per fault.
 pub(crate) fn tables(
     systems: &[&LockSystem],
     faults: &[LockFault],
@@ -100,7 +100,7 @@ pub(crate) fn tables(
     text
 }
 
-/// Median and longest gap; overlap and left commands, where there are any.
+/// Formats median and longest gap, and overlap and left commands if there are any.
 fn cell(outcomes: &[&TrialOutcome]) -> String {
     if outcomes.is_empty() {
         return "n/a".to_owned();
@@ -124,7 +124,7 @@ fn cell(outcomes: &[&TrialOutcome]) -> String {
     text
 }
 
-/// Machine and versions of everything that was measured.
+/// Returns the machine and the versions of everything that was measured.
 pub(crate) fn machine(programs: &Programs) -> Result<String> {
     let first = |program: &Path, words: &[&str]| -> Result<String> {
         let text = output(Command::new(program).args(words))?;

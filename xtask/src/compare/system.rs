@@ -58,7 +58,7 @@ pub(crate) const SYSTEMS: &[LockSystem] = &[
 ];
 
 impl LockSystem {
-    /// The command line before the command that is to run.
+    /// Returns the command line that wraps the command.
     pub(crate) fn wrapper(&self, programs: &Programs, url: &str, folder: &Path) -> Vec<String> {
         let text = |path: &Path| path.display().to_string();
         match &self.kind {
@@ -141,7 +141,7 @@ impl LockServer {
     }
 }
 
-/// One thing that breaks.
+/// Fault of a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LockFault {
     Term,
@@ -162,9 +162,9 @@ pub(crate) const FAULTS: [LockFault; 7] = [
     LockFault::Restart,
     LockFault::Outage,
 ];
-/// Time that processes are stopped and the network is cut: more than two TTLs.
+/// Time for which processes are stopped and the network is cut: more than two TTLs.
 pub(crate) const FAULT_DURATION: Duration = Duration::from_secs(12);
-/// Time that a killed server is away.
+/// Time for which a killed server is down.
 pub(crate) const OUTAGE_DURATION: Duration = Duration::from_secs(8);
 
 impl LockFault {
@@ -180,7 +180,7 @@ impl LockFault {
         }
     }
 
-    /// Heading of its column.
+    /// Returns the heading of its column.
     pub(crate) fn heading(self) -> &'static str {
         match self {
             Self::Term => "SIGTERM",
@@ -198,7 +198,7 @@ impl LockFault {
         matches!(self, Self::Term | Self::Kill | Self::Stop | Self::Freeze)
     }
 
-    /// Time from the fault to the end of the trial.
+    /// Returns the time from the fault to the end of the trial.
     pub(crate) fn observed(self) -> Duration {
         match self {
             Self::Term | Self::Kill => Duration::from_secs(14),

@@ -16,9 +16,9 @@ use super::report::{TrialOutcome, judge};
 use super::system::{FAULT_DURATION, LockFault, LockServer, LockSystem, OUTAGE_DURATION};
 use crate::run::output;
 
-/// Time that A holds the lock and B waits before the fault.
+/// Time for which A holds the lock and B waits before the fault.
 const STEADY: Duration = Duration::from_secs(3);
-/// Each repetition breaks this much later in the cycle of renewals.
+/// Delay by which each repetition's fault is later in the cycle of renewals.
 const PHASE: Duration = Duration::from_millis(410);
 /// Delay after which a wrapper that ended by itself is started again, as by a service manager.
 const RESTART_DELAY: Duration = Duration::from_secs(1);
@@ -104,13 +104,13 @@ impl Trial {
                 signal(name, &[&wrapper])?;
             }
             (LockFault::Stop | LockFault::Freeze, ..) => {
-                // The child goes on first: the worst order.
+                // The child continues first: the worst order.
                 let with_child = [child, &wrapper];
                 let pids =
                     if self.fault == LockFault::Stop { &with_child[1..] } else { &with_child };
                 signal("STOP", pids)?;
                 thread::sleep(FAULT_DURATION);
-                // Some of them may have been killed meanwhile.
+                // Some of the processes may have been killed meanwhile.
                 let _ = signal("CONT", pids);
             }
             (LockFault::Cut, _, Some(proxy)) => {
@@ -136,7 +136,7 @@ impl Trial {
 /// A wrapper that is started again when it ends by itself.
 struct Contender {
     pid: Arc<AtomicU32>,
-    /// Whether the fault ends the wrapper, or the trial is over.
+    /// Whether not to restart it: the fault ends the wrapper, or the trial is over.
     finished: Arc<AtomicBool>,
     mark: String,
 }
@@ -194,7 +194,7 @@ fn signal(name: &str, pids: &[&str]) -> Result<()> {
     output(Command::new("kill").arg(format!("-{name}")).args(pids)).map(drop)
 }
 
-/// Start time of a process in clock ticks; none when it has ended.
+/// Returns the start time of a process in clock ticks; `None` if it has ended.
 fn start_time(pid: &str) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
@@ -202,13 +202,13 @@ fn start_time(pid: &str) -> Option<String> {
     (state != "Z" && state != "X").then(|| fields.nth(18).map(str::to_owned))?
 }
 
-/// Unix time in nanoseconds, as the command writes it.
+/// Returns Unix time in nanoseconds, as the command writes it.
 fn now() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Whole lines: time and writer.
+/// Reads whole lines, as time and writer.
 fn read(path: &Path) -> Vec<(u64, String)> {
     let text = fs::read_to_string(path).unwrap_or_default();
     let whole = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));

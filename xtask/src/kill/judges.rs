@@ -1,4 +1,4 @@
-//! Tests for rules that the simulator cannot judge, and rules that have nothing to break.
+//! Tests for rules that the simulator cannot judge, and rules without a mutant.
 
 /// Package of a named test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub(super) enum Suite {
 }
 
 impl Suite {
-    /// The package and the test target that cargo knows it by.
+    /// Returns the package and its test target in cargo.
     pub(super) const fn target(self) -> (&'static str, &'static str) {
         match self {
             Self::Core => ("tenure-core", "tenure_core"),
@@ -37,7 +37,7 @@ const fn judge(mutant: &'static str, suite: Suite, test: &'static str) -> RuleTe
     RuleTest { mutant, suite, test }
 }
 
-/// The tests of what the simulator does not judge; it judges all other mutants.
+/// Tests for mutants that the simulator does not judge; it judges all others.
 pub(super) const JUDGES: &[RuleTest] = &[
     judge(
         "r3-name",
@@ -66,7 +66,7 @@ pub(super) const JUDGES: &[RuleTest] = &[
     ),
 ];
 
-/// Rules that have nothing to switch off, and why.
+/// Rules that cannot be switched off, with the reason.
 pub(super) const WITHOUT: &[(u32, &str)] = &[
     (
         1,

@@ -1,4 +1,4 @@
-//! `cargo xtask kill-table`: every rule is switched off in turn, and something must notice.
+//! `cargo xtask kill-table`: switches every rule off in turn; a test or the simulator must notice.
 
 mod judges;
 mod table;
@@ -21,24 +21,24 @@ use crate::run::{as_typed, output};
 use crate::servers::Servers;
 use crate::tidy::workspace;
 
-/// The variable by which tests are told which mutant to turn on.
+/// Variable with the mutant that a test turns on.
 const VARIABLE: &str = "TENURE_TEST_MUTANT";
-/// Simulations at a time.
+/// Concurrent simulations.
 const THREADS: usize = 2;
 
 /// Arguments of `cargo xtask kill-table`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct KillOptions {
-    /// Only this rule, as a number; then nothing is written.
+    /// Only this rule, by number; then nothing is written.
     rule: Option<u32>,
-    /// A mutant that lives through so many seeds has survived.
+    /// Number of seeds after which an unnoticed mutant has survived.
     seeds: u64,
-    /// Compare with what is written, and change nothing.
+    /// Whether to compare with the written table, and change nothing.
     check: bool,
 }
 
 impl KillOptions {
-    /// The whole table, compared.
+    /// Options that compare the whole table.
     pub(crate) const CHECK: Self = Self { rule: None, seeds: 10_000, check: true };
 
     pub(crate) fn parse(words: &[String]) -> Option<Self> {
@@ -62,7 +62,7 @@ impl KillOptions {
     }
 }
 
-/// A rule switched off, as the simulator lists it.
+/// Rule that is switched off, as the simulator lists it.
 #[derive(Clone, Debug)]
 struct Mutant {
     name: String,
@@ -112,10 +112,10 @@ pub(crate) fn run(options: &KillOptions) -> Result<()> {
     Ok(())
 }
 
-/// With all features of the workspace, as the tests are built: then nothing is compiled twice.
+/// All features of the workspace, as for the tests, so that nothing is compiled twice.
 const ALL: &[&str] = &["--workspace", "--all-features"];
 
-/// Runs cargo to build something, and finds the programs that it made: by package and target.
+/// Builds with cargo, and returns the programs by package and target.
 fn build(root: &Path, words: &[&str]) -> Result<BTreeMap<(String, String), PathBuf>> {
     let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(program);
@@ -137,7 +137,7 @@ fn build(root: &Path, words: &[&str]) -> Result<BTreeMap<(String, String), PathB
     Ok(programs)
 }
 
-/// The name of a package, in its manifest.
+/// Returns the name of a package from its manifest.
 fn package_of(manifest: &str) -> Option<String> {
     let text = fs::read_to_string(manifest).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("name = "))?;
@@ -162,7 +162,7 @@ fn list(sim: &Path) -> Result<Vec<Mutant>> {
 
 type Results = BTreeMap<String, Noticed>;
 
-/// Lets the simulator look for each, two at a time.
+/// Runs the simulator on each mutant, two at a time.
 fn simulate(sim: &Path, mutants: &[&Mutant], seeds: u64) -> Result<Results> {
     let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || {
@@ -195,7 +195,7 @@ fn until_noticed(sim: &Path, mutant: &str, seeds: u64) -> Result<Noticed> {
     })
 }
 
-/// Runs the named tests: each passes by itself, and fails while its mutant is on.
+/// Runs the named tests: each must pass by itself, and fail while its mutant is on.
 fn test(root: &Path, mutants: &[&Mutant]) -> Result<Results> {
     let words = [&["test", "--no-run"][..], ALL, &["--test", "conformance", "--test", "it"]];
     let mut programs = build(root, &words.concat())?;
@@ -216,7 +216,7 @@ fn test(root: &Path, mutants: &[&Mutant]) -> Result<Results> {
     Ok(results)
 }
 
-/// Whether a test passes; it must be there.
+/// Whether a test passes; fails if there is no such test.
 fn passes(
     root: &Path,
     programs: &BTreeMap<(String, String), PathBuf>,

@@ -1,4 +1,4 @@
-//! The table as it stands in the document.
+//! Kill table in the document.
 
 use std::fmt;
 
@@ -11,14 +11,14 @@ pub(super) const DOCUMENT: &str = "docs/reference/guarantees.md";
 const BEGIN: &str = "<!-- kill-table:begin -->";
 const END: &str = "<!-- kill-table:end -->";
 
-/// Checks that noticed a rule being switched off.
+/// Check that noticed a mutant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Noticed {
-    /// Checkers of the simulation, with so many seeds.
+    /// Checkers of the simulation, with the number of seeds.
     Checker { seeds: u64, checkers: String },
     /// A named test.
     Test { package: &'static str, test: &'static str },
-    /// It survived.
+    /// No check: the mutant survived.
     Nobody,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct MutantRow {
     pub(super) noticed: Noticed,
 }
 
-/// The whole table, with a line for each rule at least.
+/// Formats the whole table, with at least one line for each rule.
 pub(super) fn of(lines: &[MutantRow], seeds: u64) -> String {
     let mut text = format!(
         "Written by `cargo xtask kill-table --seeds {seeds}`; `--check` compares.\n\n\
@@ -59,7 +59,7 @@ pub(super) fn of(lines: &[MutantRow], seeds: u64) -> String {
     text
 }
 
-/// The document with another table.
+/// Returns the document with its table replaced.
 pub(super) fn replace(document: &str, table: &str) -> Result<String> {
     let missing = || format!("{DOCUMENT} has no {BEGIN} ... {END}");
     let (before, rest) = document.split_once(BEGIN).with_context(missing)?;

@@ -1,14 +1,14 @@
-//! Calls that hurt before, each with what to do instead.
+//! Calls that caused errors before, each with an alternative.
 
 use super::source::{Rust, find_words, line_of};
 use super::{File, TidyFinding};
 
-/// A text that must not stand in some files.
+/// Text that must not occur in some files.
 struct Ban {
     needle: &'static str,
     instead: &'static str,
     applies: fn(&File) -> bool,
-    /// Whether `#[cfg(test)]` items are looked at too.
+    /// Whether `#[cfg(test)]` items are checked, too.
     in_tests: bool,
 }
 
@@ -54,7 +54,7 @@ const BANS: &[Ban] = &[
     },
 ];
 
-/// Clocks of PostgreSQL that stand still for the length of a transaction.
+/// PostgreSQL clocks that do not advance within a transaction.
 const STANDING_CLOCKS: &[&str] =
     &["now()", "current_timestamp", "transaction_timestamp()", "statement_timestamp()"];
 
@@ -81,7 +81,7 @@ fn occurrences(ban: &Ban, file: &File, rust: &Rust) -> Vec<TidyFinding> {
         .collect()
 }
 
-/// A panic in a library is an outage in somebody else's process, so each says why it cannot happen.
+/// Finds panics without a justification: in a library each is an outage of another process.
 fn bare_unwraps(file: &File, rust: &Rust) -> Vec<TidyFinding> {
     if !file.is_product() {
         return Vec::new();
@@ -124,7 +124,7 @@ fn standing_clocks(file: &File) -> Vec<TidyFinding> {
         .collect()
 }
 
-/// A checkpoint is the only memory of what was done; it must never expire.
+/// Finds checkpoints that expire. They are the only record of progress, so they must never expire.
 fn expiring_checkpoints(file: &File) -> Vec<TidyFinding> {
     let expires = |line: &str| {
         line.contains("expire")
@@ -139,7 +139,7 @@ fn expiring_checkpoints(file: &File) -> Vec<TidyFinding> {
         .collect()
 }
 
-/// SQL and Lua text without its `--` comments; the lines stay in place.
+/// Removes `--` comments from SQL and Lua text; line numbers stay the same.
 fn without_dash_comments(text: &str) -> String {
     let code = |line| str::split_once(line, "--").map_or(line, |(code, _)| code);
     text.split('\n').map(code).collect::<Vec<_>>().join("\n")

@@ -1,4 +1,4 @@
-//! Documents have one title; their links, and the pages that code names, exist.
+//! Documents: one title each, and existing targets of links and of pages that code names.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -12,7 +12,7 @@ pub(crate) fn check(file: &File, exists: impl Fn(&Path) -> bool) -> Vec<TidyFind
     }
 }
 
-/// Checks the pages below `docs` that code names, as in `Why:` comments.
+/// Checks the pages below `docs` that code mentions, as in `Why:` comments.
 fn check_mentions(file: &File, exists: impl Fn(&Path) -> bool) -> Vec<TidyFinding> {
     let mut findings = Vec::new();
     for (index, line) in file.text.lines().enumerate() {
@@ -57,7 +57,7 @@ fn check_document(file: &File, exists: impl Fn(&Path) -> bool) -> Vec<TidyFindin
     findings
 }
 
-/// The lines outside code blocks, with their numbers, and without their inline code.
+/// Returns the lines outside code blocks, with their numbers, and without inline code.
 fn prose(text: &str) -> Vec<(usize, String)> {
     let mut fence: Option<&str> = None;
     let mut lines = Vec::new();
@@ -73,12 +73,12 @@ fn prose(text: &str) -> Vec<(usize, String)> {
     lines
 }
 
-/// Every second part between backticks is code.
+/// Removes inline code: every second part between backticks.
 fn without_code(line: &str) -> String {
     line.split('`').step_by(2).collect::<Vec<_>>().join("`")
 }
 
-/// The files that a line links to: `[text](file#part "title")` and `[name]: file`.
+/// Returns the files that a line links to: `[text](file#part "title")` and `[name]: file`.
 fn link_targets(line: &str) -> Vec<&str> {
     let inline = line.match_indices("](").filter_map(|(offset, mark)| {
         line[offset + mark.len()..].split_once(')').map(|(target, _)| target)
@@ -93,7 +93,7 @@ fn link_targets(line: &str) -> Vec<&str> {
         .collect()
 }
 
-/// The path of `target` in the repository; `None` when it points out of it.
+/// Returns the path of `target` in the repository; `None` if it is outside.
 fn resolve(folder: &Path, target: &str) -> Option<PathBuf> {
     let mut path = PathBuf::new();
     for part in folder.join(target).components() {

@@ -1,14 +1,14 @@
-//! Exceptions to rules, by name and with a reason. An exception that excuses nothing is a finding.
+//! Exceptions to rules, by name and with a reason. An unused exception is a finding.
 
 use super::TidyFinding;
 
 /// Excuses the findings about `subject` in one file.
 pub(crate) struct Exception {
-    /// The file, or a folder when it ends in `/`.
+    /// File, or a folder if it ends in `/`.
     pub(crate) path: &'static str,
-    /// The function's name, the banned call, or the name of the rule, as the check gives it.
+    /// Function name, banned call, or rule name, as in the finding.
     pub(crate) subject: &'static str,
-    /// Why this place may.
+    /// Reason for the exception.
     pub(crate) reason: &'static str,
 }
 
@@ -41,7 +41,7 @@ pub(crate) const EXCEPTIONS: &[Exception] = &[
     },
 ];
 
-/// Leaves out what is excused, and adds a finding for each exception that excuses nothing.
+/// Removes excused findings, and adds a finding for each unused exception.
 pub(crate) fn apply(findings: Vec<TidyFinding>, exceptions: &[Exception]) -> Vec<TidyFinding> {
     let unneeded = exceptions
         .iter()

@@ -1,4 +1,4 @@
-//! The crates depend on each other as ARCHITECTURE.md says, and on nothing that it forbids.
+//! Crate dependencies: as ARCHITECTURE.md lists them, and without those that it forbids.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ pub(crate) const DOCUMENT: &str = "ARCHITECTURE.md";
 const SHIPPED: &[&str] = &["tenure", "tenure-cli"];
 const DEV_ONLY: &[&str] = &["testkit", "xtask"];
 
-/// A row of a table: its line in the document, and its cells.
+/// Table row: its line in the document, and its cells.
 type GraphRow = (usize, Vec<String>);
 
 pub(crate) fn check(metadata: &Metadata, document: Option<&str>) -> Vec<TidyFinding> {
@@ -98,7 +98,7 @@ fn forbidden_packages(metadata: &Metadata, rows: &[GraphRow]) -> Vec<TidyFinding
     findings
 }
 
-/// The rows of the table between the marks of `name`, without its head.
+/// Returns the rows of the table between the marks of `name`, without its head.
 fn table(document: &str, name: &str) -> Option<Vec<GraphRow>> {
     let (open, close) = (format!("<!-- {name} -->"), format!("<!-- /{name} -->"));
     let lines: Vec<&str> = document.lines().map(str::trim).collect();
@@ -117,7 +117,7 @@ fn table(document: &str, name: &str) -> Option<Vec<GraphRow>> {
     Some(rows[body..].to_vec())
 }
 
-/// The names in a cell; `-` stands for none.
+/// Returns the names in a cell; `-` means none.
 fn names(cell: Option<&String>) -> BTreeSet<String> {
     let words = cell.map(String::as_str).unwrap_or_default().split(',').map(str::trim);
     words.filter(|word| !word.is_empty() && *word != "-").map(str::to_owned).collect()

@@ -1,10 +1,10 @@
-//! Columns, white space and the end of a file.
+//! Line length, white space and the end of a file.
 
 use super::{File, TidyFinding};
 
 const COLUMNS: usize = 100;
 
-/// Extensions of files that are read side by side with code.
+/// Extensions of files with the line length of code.
 const NARROW: &[&str] = &["rs", "sql", "lua", "toml"];
 
 pub(crate) fn check(file: &File) -> Vec<TidyFinding> {

@@ -1,4 +1,4 @@
-//! Functions that fit a screen, and files that fit a head.
+//! Limits on the length of functions and files.
 
 use super::source::{Rust, body_of, closing, find_words, is_word, line_of};
 use super::{File, TidyFinding};
@@ -25,7 +25,7 @@ fn long_functions(file: &File, rust: &Rust) -> Vec<TidyFinding> {
     for offset in find_words(code, "fn") {
         let after = &code[offset + "fn".len()..];
         let name: String = after.trim_start().chars().take_while(|c| is_word(*c)).collect();
-        // A type such as `fn(u8)` has no name, and a method that a trait asks for has no body.
+        // A type such as `fn(u8)` has no name, and a required trait method has no body.
         let Some(open) = body_of(code, offset).filter(|_| !name.is_empty()) else {
             continue;
         };

@@ -1,4 +1,4 @@
-//! Every package may be used under a licence that deny.toml allows.
+//! Every package must have a licence that deny.toml allows.
 
 use std::collections::BTreeSet;
 
@@ -32,7 +32,7 @@ fn finding(what: &str, instead: &str) -> TidyFinding {
     TidyFinding::new(POLICY, 1, "licence", what, instead)
 }
 
-/// The strings of `allow` under `[licenses]`, which is all that is read of the file.
+/// Returns the strings of `allow` under `[licenses]`, the only part of the file that is read.
 fn allowed(policy: &str) -> Option<BTreeSet<String>> {
     let without_comments: String = policy
         .lines()
@@ -46,7 +46,7 @@ fn allowed(policy: &str) -> Option<BTreeSet<String>> {
     Some(list.split('"').skip(1).step_by(2).map(str::to_owned).collect())
 }
 
-/// A reader of SPDX expressions: `OR` binds weaker than `AND`, and `WITH` belongs to its licence.
+/// Parser of SPDX expressions: `OR` binds weaker than `AND`, and `WITH` belongs to its licence.
 struct Expression {
     words: Vec<String>,
     at: usize,
@@ -54,7 +54,7 @@ struct Expression {
 
 impl Expression {
     fn new(text: &str) -> Self {
-        // The slash is how cargo once wrote `OR`.
+        // Older packages write `OR` as a slash.
         let spaced = text.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
         Self { words: spaced.split_whitespace().map(str::to_owned).collect(), at: 0 }
     }
@@ -67,7 +67,7 @@ impl Expression {
     fn any(&mut self, allowed: &BTreeSet<String>) -> bool {
         let mut satisfied = self.all(allowed);
         while self.take("OR") {
-            // Read first: the rest of the expression must be consumed in any case.
+            // Evaluated first: the rest of the expression must be consumed in any case.
             satisfied = self.all(allowed) || satisfied;
         }
         satisfied

@@ -1,4 +1,4 @@
-//! Log messages read alike: lower-case, no full stop, values as fields.
+//! Format of log messages: lower-case, no full stop, values as fields.
 
 use super::source::{Rust, closing, find_words, line_of};
 use super::{File, TidyFinding};
@@ -25,7 +25,7 @@ pub(crate) fn check(file: &File) -> Vec<TidyFinding> {
     findings
 }
 
-/// The first string that is an argument of its own: not `target: "x"`, nor `field = "x"`.
+/// Returns the first string that is a separate argument: not `target: "x"`, nor `field = "x"`.
 fn message(rust: &Rust, open: usize) -> Option<&str> {
     let end = closing(&rust.code, open);
     let mut quote = open;
@@ -46,7 +46,7 @@ fn next_quote(code: &str, from: usize, end: usize) -> Option<usize> {
 
 fn fault(message: &str) -> Option<&'static str> {
     let first_word = message.split_whitespace().next()?;
-    // A name such as SQLSTATE is written as it is.
+    // A name such as SQLSTATE keeps its case.
     let is_name = first_word.len() > 1 && !first_word.contains(char::is_lowercase);
     if first_word.starts_with(char::is_uppercase) && !is_name {
         return Some("the log message begins with a capital");

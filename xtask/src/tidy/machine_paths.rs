@@ -1,4 +1,4 @@
-//! Nothing in the repository knows the machine that it was written on.
+//! No file may contain paths of the machine on which it was written.
 
 use std::env;
 use std::path::Path;
@@ -6,10 +6,10 @@ use std::path::Path;
 use super::source::{is_word, line_of};
 use super::{File, TidyFinding};
 
-/// Folders of every machine; a path that is one of them tells nothing.
+/// Common folders, which reveal nothing about this machine.
 const COMMON: &[&str] = &["/", "/home", "/mnt", "/opt", "/srv", "/tmp", "/usr", "/var"];
 
-/// The paths of this checkout and this user.
+/// Returns the paths of this checkout and this user.
 pub(crate) fn of_this_machine(root: &Path) -> Vec<String> {
     let home = env::var("HOME").ok();
     let places = [Some(root), root.parent(), home.as_deref().map(Path::new)];

@@ -32,7 +32,7 @@ pub(crate) fn check(files: &[File], exists: impl Fn(&str) -> bool) -> Vec<TidyFi
     findings
 }
 
-/// Words between white space, without the tables that a check generates from Cargo.
+/// Counts the words, without the tables that a check generates from Cargo.
 fn words(text: &str) -> usize {
     let mut is_generated = false;
     let counted = text.lines().filter(|line| {
@@ -63,7 +63,7 @@ fn too_wide(page: &File) -> Vec<TidyFinding> {
     wide.map(finding).collect()
 }
 
-/// Names in backquotes, `path/file.rs` or `path/file.rs::item`, that lead nowhere.
+/// Finds names in backquotes, `path/file.rs` or `path/file.rs::item`, that do not exist.
 fn dangling(page: &File, files: &[File], exists: &impl Fn(&str) -> bool) -> Vec<TidyFinding> {
     let mut findings = Vec::new();
     for (index, line) in page.text.lines().enumerate() {

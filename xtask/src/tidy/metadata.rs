@@ -9,11 +9,11 @@ use serde_json::Value;
 
 use crate::run::output;
 
-/// Every package of the lock file, and what it is built from.
+/// Every package of the lock file, with its dependencies.
 #[derive(Debug, Default)]
 pub(crate) struct Metadata {
     pub(crate) packages: Vec<Package>,
-    /// By package id: the ids of its normal dependencies, with all features on.
+    /// Normal dependencies by package id, with all features on.
     edges: BTreeMap<String, Vec<String>>,
 }
 
@@ -21,10 +21,10 @@ pub(crate) struct Metadata {
 pub(crate) struct Package {
     id: String,
     pub(crate) name: String,
-    /// The SPDX expression of its manifest.
+    /// SPDX expression of its manifest.
     pub(crate) licence: Option<String>,
     pub(crate) in_workspace: bool,
-    /// The names of its normal dependencies, optional ones too.
+    /// Names of its normal dependencies, including optional ones.
     dependencies: BTreeSet<String>,
 }
 
@@ -50,18 +50,18 @@ impl Metadata {
         Ok(Self { packages, edges })
     }
 
-    /// The packages of the workspace.
+    /// Returns the packages of the workspace.
     pub(crate) fn members(&self) -> impl Iterator<Item = &Package> {
         self.packages.iter().filter(|package| package.in_workspace)
     }
 
-    /// The names of the workspace packages that `package` is built from.
+    /// Returns the names of the workspace packages that `package` depends on.
     pub(crate) fn workspace_dependencies(&self, package: &Package) -> BTreeSet<String> {
         let members = self.members().map(|member| &member.name);
         members.filter(|name| package.dependencies.contains(*name)).cloned().collect()
     }
 
-    /// The names of everything that the workspace package `name` is built from, near and far.
+    /// Returns the names of all direct and indirect dependencies of the workspace package `name`.
     pub(crate) fn reachable(&self, name: &str) -> BTreeSet<&str> {
         let start = self.members().find(|package| package.name == name);
         let mut seen = BTreeSet::new();
@@ -94,7 +94,7 @@ fn read_package(package: &Value, members: &BTreeSet<String>) -> Result<Package> 
     })
 }
 
-/// A normal edge has no kind; those for tests and build scripts have one.
+/// Returns the normal edges, which have no kind; those for tests and build scripts have one.
 fn normal_edges(node: &Value) -> Result<Vec<String>> {
     let mut edges = Vec::new();
     for dependency in list(node, "deps")? {
@@ -122,7 +122,7 @@ fn as_text(json: &Value) -> Option<String> {
 pub(crate) mod tests {
     use super::*;
 
-    /// `core` uses `log`; `cli` uses `core`, and `kit` for its tests; `log` is a foreign package.
+    /// `core` uses `log`; `cli` uses `core`, and `kit` for its tests; `log` is an external package.
     pub(crate) const SAMPLE: &str = r#"{
       "workspace_members": ["core 1", "cli 1", "kit 1"],
       "packages": [

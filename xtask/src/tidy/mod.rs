@@ -30,10 +30,10 @@ use crate::run::output;
 
 /// A tracked text file.
 pub(crate) struct File {
-    /// Relative to the workspace, with `/`.
+    /// Path relative to the workspace, with `/`.
     path: String,
     text: String,
-    /// The views of a Rust file.
+    /// Views of a Rust file.
     rust: Option<Rust>,
 }
 
@@ -47,13 +47,13 @@ impl File {
         self.path.rsplit_once('.').map_or("", |(_, extension)| extension)
     }
 
-    /// Whether the whole file is compiled for tests only.
+    /// Whether the whole file is compiled only for tests.
     fn is_test(&self) -> bool {
         let mut names = self.path.split('/');
         names.any(|name| name == "tests" || name == "tests.rs")
     }
 
-    /// Whether the file ships: the sources of the crates, without whole files of tests.
+    /// Whether the file ships: the sources of the crates, except files that contain only tests.
     fn is_product(&self) -> bool {
         let mut names = self.path.split('/');
         let in_sources = names.next() == Some("crates") && names.nth(1) == Some("src");
@@ -131,17 +131,17 @@ fn text_of<'a>(files: &'a [File], path: &str) -> Option<&'a str> {
     files.iter().find(|file| file.path == path).map(|file| file.text.as_str())
 }
 
-/// The workspace that this program was started from.
+/// Returns the workspace that this program was started from.
 pub(crate) fn workspace() -> Result<PathBuf> {
     let package = env::var_os("CARGO_MANIFEST_DIR").context("start this by `cargo xtask`")?;
     let root = Path::new(&package).parent().context("xtask lies in no workspace")?;
     Ok(root.to_owned())
 }
 
-/// Stores as a program wrote them: nobody edits them.
+/// Folder of stores as earlier versions wrote them: they are not edited.
 const FIXTURES: &str = "/tests/formats/";
 
-/// The text files that git tracks or would add, without deleted files and fixtures.
+/// Returns the text files that git tracks or would add, without deleted files and fixtures.
 fn tracked_files(root: &Path) -> Result<Vec<File>> {
     let arguments = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
     let listing = output(Command::new("git").current_dir(root).args(arguments))?;

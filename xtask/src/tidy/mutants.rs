@@ -1,11 +1,11 @@
-//! The feature `mutants` is only enabled by name, never as part of another feature.
+//! The feature `mutants` may only be enabled by name, never as part of another feature.
 
 use super::{File, TidyFinding};
 
 const FEATURE: &str = "mutants";
 
-/// In a manifest the feature stands only in its own definition: not in `default`, not in another
-/// feature, not with a dependency.
+/// Checks that a manifest mentions the feature only in its own definition: not in `default`,
+/// another feature or a dependency.
 pub(crate) fn check(file: &File) -> Vec<TidyFinding> {
     if !file.path.ends_with("Cargo.toml") {
         return Vec::new();

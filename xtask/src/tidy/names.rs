@@ -8,7 +8,7 @@ use super::{File, TidyFinding};
 /// Folders whose sources share one set of type names.
 const SOURCES: &[&str] = &["bench", "chaos", "crates", "sim", "testkit", "xtask"];
 
-/// Constant names that do not say what they bound or are.
+/// Constant names that do not describe what they limit or are.
 const VAGUE: &[&str] = &[
     "AHEAD",
     "ANSWER",
@@ -141,7 +141,7 @@ fn name_after<'a>(line: &'a str, keywords: &[&str]) -> Option<&'a str> {
     keywords.contains(&keyword).then_some(&rest[..end])
 }
 
-/// Types at the top level of a file. A type of a function or of an implementation is its own.
+/// Returns the types at the top level of a file, without those of functions and implementations.
 fn types(file: &File) -> impl Iterator<Item = (usize, &str)> {
     let keywords = ["struct", "enum", "trait", "type", "union"];
     code_lines(file)
@@ -183,10 +183,10 @@ fn paraphrases(file: &File) -> Vec<TidyFinding> {
     findings
 }
 
-/// SQL belongs in files, where an editor and a formatter know it.
+/// Finds SQL in code. It belongs in files, where editors and formatters support it.
 fn inline_sql(file: &File) -> Vec<TidyFinding> {
     let Some(rust) = file.rust.as_ref().filter(|_| file.is_product()) else { return Vec::new() };
-    // Quotes open and close in turn.
+    // Quotes open and close alternately.
     let starts = rust.code.match_indices('"').step_by(2).filter_map(|(offset, _)| {
         let text = rust.strings.get(offset + 1..)?;
         let text = text.trim_start_matches(|it: char| it.is_whitespace() || it == '\\');

@@ -1,18 +1,18 @@
-//! Rust text with its comments, strings and tests told apart, without a full parser.
+//! Rust text divided into code, comments, strings and tests, without a full parser.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// A Rust file in views of equal length: what a view leaves out is blank, and lines stay in place.
+/// Views of a Rust file of equal length: omitted text is blank, and line numbers stay the same.
 #[derive(Debug)]
 pub(crate) struct Rust {
-    /// Everything but comments and the insides of literals.
+    /// Everything but comments and the contents of literals.
     pub(crate) code: String,
-    /// The insides of string literals alone.
+    /// Contents of string literals only.
     pub(crate) strings: String,
-    /// The lines, counted from one, that have a comment which documents nothing.
+    /// Lines, counted from one, with a comment that is not a doc comment.
     pub(crate) comments: BTreeSet<usize>,
-    /// The lines of each item under `#[cfg(test)]`.
+    /// Lines of each item under `#[cfg(test)]`.
     tests: Vec<Range<usize>>,
 }
 
@@ -48,13 +48,13 @@ impl Rust {
         Self { strings: String::from_utf8_lossy(&strings).into_owned(), code, comments, tests }
     }
 
-    /// Whether a line, counted from one, is compiled for tests only.
+    /// Whether a line, counted from one, is compiled only for tests.
     pub(crate) fn is_test(&self, line: usize) -> bool {
         self.tests.iter().any(|lines| lines.contains(&line))
     }
 }
 
-/// The line of a byte offset, counted from one.
+/// Returns the line of a byte offset, counted from one.
 pub(crate) fn line_of(text: &str, offset: usize) -> usize {
     text.as_bytes()[..offset].iter().filter(|byte| **byte == b'\n').count() + 1
 }
@@ -70,7 +70,7 @@ pub(crate) fn find_words<'a>(text: &'a str, needle: &'a str) -> impl Iterator<It
     })
 }
 
-/// The offset after the bracket that closes the one at `open`, or the end of an unfinished text.
+/// Returns the offset after the bracket that closes the one at `open`, or the end of the text.
 pub(crate) fn closing(code: &str, open: usize) -> usize {
     let mut depth = 0_usize;
     for (offset, byte) in code.bytes().enumerate().skip(open) {
@@ -86,7 +86,7 @@ pub(crate) fn closing(code: &str, open: usize) -> usize {
     code.len()
 }
 
-/// The offset of the `{` that opens the body of the item at `from`; `None` when `;` ends it first.
+/// Returns the offset of the `{` that opens the body of the item at `from`; `None` before a `;`.
 pub(crate) fn body_of(code: &str, from: usize) -> Option<usize> {
     let mut offset = from;
     while let Some(byte) = code.as_bytes().get(offset) {
@@ -135,7 +135,7 @@ fn spans(text: &[u8]) -> Vec<SourceSpan> {
     spans
 }
 
-/// The comment, or the inside of the literal, whose first byte or opening quote is at `at`.
+/// Returns the comment, or content of the literal, whose first byte or opening quote is at `at`.
 fn span_at(text: &[u8], at: usize) -> Option<SourceSpan> {
     let rest = &text[at..];
     if rest.starts_with(b"//") {
@@ -172,7 +172,7 @@ fn block_comment(rest: &[u8]) -> usize {
     rest.len()
 }
 
-/// The offset of the quote that closes the string opened at `open`.
+/// Returns the offset of the quote that closes the string opened at `open`.
 fn string_end(text: &[u8], open: usize) -> usize {
     let hashes = text[..open].iter().rev().take_while(|byte| **byte == b'#').count();
     let is_raw = text[..open - hashes].ends_with(b"r");
@@ -188,7 +188,7 @@ fn string_end(text: &[u8], open: usize) -> usize {
     text.len()
 }
 
-/// The offset of the quote that closes the character opened at `open`; `None` for a lifetime.
+/// Returns the offset of the quote that closes the one at `open`; `None` for a lifetime.
 fn char_end(text: &[u8], open: usize) -> Option<usize> {
     if text.get(open + 1) == Some(&b'\\') {
         let escaped = open + 3;
@@ -198,7 +198,7 @@ fn char_end(text: &[u8], open: usize) -> Option<usize> {
             .position(|byte| *byte == b'\'')
             .map(|end| escaped + end);
     }
-    // One character is at most four bytes, and the first may itself be a quote only when escaped.
+    // A character has at most four bytes, and its first is a quote only if escaped.
     let inside = text.get(open + 1..)?;
     let length = match inside.first()? {
         0xf0.. => 4,

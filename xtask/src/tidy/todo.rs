@@ -1,9 +1,9 @@
-//! Notes to oneself name the issue where they will be settled.
+//! Open tasks in comments must name an issue.
 
 use super::source::{find_words, line_of};
 use super::{File, TidyFinding};
 
-/// Put together here, so that this file does not find itself.
+/// Concatenated, so that this file does not match itself.
 const MARKS: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME")];
 
 pub(crate) fn check(file: &File) -> Vec<TidyFinding> {

@@ -75,7 +75,7 @@ async fn look(
     Ok(GroupView { members, holders, document })
 }
 
-/// Limits the time of a call. It is a task of its own, so that a panic is an error.
+/// Limits the duration of a call. The call is a task of its own, so that a panic becomes an error.
 async fn bounded<T: Send + 'static>(
     within: Duration,
     call: impl Future<Output = Result<T, StoreError>> + Send + 'static,

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 
 use super::open::RetryDelay;
 
-/// Listens for hints. Two that come together are one.
+/// Listens for hints. Hints that arrive together are merged.
 pub(super) fn listen(store: Arc<dyn Store>, group: GroupName) -> mpsc::Receiver<()> {
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(async move {
@@ -20,19 +20,19 @@ pub(super) fn listen(store: Arc<dyn Store>, group: GroupName) -> mpsc::Receiver<
     receiver
 }
 
-/// Polling is the fallback, so a store that cannot listen now is tried again without hurry.
+/// Forwards hints. Polling is the fallback, so a failed watch is retried at long intervals.
 async fn forward(store: &dyn Store, group: &GroupName, hints: &mpsc::Sender<()>) {
     let mut pause = RetryDelay::new(Duration::from_secs(5));
     loop {
         if let Ok(mut watch) = store.watch(group).await {
-            // Something may have changed before it listened.
+            // The group may have changed before the watch began.
             let _ = hints.try_send(());
             loop {
                 match watch.changed().await {
                     Ok(()) => pause.reset(),
                     Err(_) => pause.wait().await,
                 }
-                // A hint that is still in the channel says the same.
+                // A full channel already contains a hint.
                 let _ = hints.try_send(());
             }
         }

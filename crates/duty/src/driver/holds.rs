@@ -1,4 +1,4 @@
-//! The holds of a membership, and the guards that were made of them.
+//! Holds of a membership, and their guards.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::membership::{EventQueue, MembershipEvent};
 use crate::observe::HeldDuty;
 use crate::process;
 
-/// A duty may be granted again while the work of the last grant still comes to its end.
+/// Key of a hold. A duty may be granted again while the work of the previous grant is still ending.
 pub(crate) type HoldKey = (DutyId, Epoch);
 
 /// Every hold whose work has not stopped.
@@ -85,7 +85,7 @@ impl Holds {
         keys.iter().for_each(|key| self.drain(key, why));
     }
 
-    /// Ends the hold at once. What user code has not seen yet has stopped by that.
+    /// Ends the hold at once. If user code has not taken its guard, its work counts as stopped.
     pub(crate) fn revoke(&mut self, key: &HoldKey, why: &'static str) {
         let Some(state) = self.states.get(key) else { return };
         state.lose();
@@ -99,7 +99,7 @@ impl Holds {
         }
     }
 
-    /// The work has stopped; `false` when that was known.
+    /// Removes a hold whose work has stopped; `false` if it was removed before.
     pub(crate) fn stopped(&mut self, key: &HoldKey) -> bool {
         let known = self.states.remove(key).is_some();
         self.changed |= known;
@@ -128,7 +128,7 @@ impl Holds {
         self.handle.observer.recorded(&self.group, record, process::unix_ms());
     }
 
-    /// Nobody renews any more.
+    /// Ends all holds, because nothing renews them any more.
     pub(crate) fn end(&mut self) {
         for state in self.states.values() {
             state.lose();

@@ -1,4 +1,4 @@
-//! Reads the list of duties.
+//! List of duties: fixed, or read at an interval.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::join::Duties;
 
 const LIST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Returns the lists as they come: a single one if it never changes.
+/// Returns a channel of lists: a single list if it never changes.
 pub(super) fn read(duties: Duties, most: usize) -> Result<mpsc::Receiver<EngineEvent>, DutyError> {
     let (sender, receiver) = mpsc::channel(1);
     let fixed = match duties {
@@ -24,12 +24,12 @@ pub(super) fn read(duties: Duties, most: usize) -> Result<mpsc::Receiver<EngineE
             Listing::new(targets?)
         }
         Duties::Targets { source, every } => {
-            // A long list takes a while to read and to sort: not on the thread that renews.
+            // Not on the thread that renews: a long list takes a while to read and to sort.
             on_a_thread("tenure-list", move || repeat(source, every, most, sender))?;
             return Ok(receiver);
         }
     };
-    // The channel is new and has room for one.
+    // Cannot fail: the channel is new and has room for one.
     let _ = sender.try_send(EngineEvent::Listed(fixed));
     Ok(receiver)
 }
@@ -65,7 +65,7 @@ async fn repeat(
 
 async fn list(source: Arc<dyn Targets>, most: usize) -> Result<Listing, StoreError> {
     let listing = tokio::time::timeout(LIST_TIMEOUT, async move { source.list(most).await });
-    // A task of its own: a source that panics is one that cannot be read.
+    // A task of its own, so that a panic of the source becomes an error.
     let listing = match tokio::spawn(listing).await {
         Ok(Ok(listing)) => listing?,
         Ok(Err(_)) => {

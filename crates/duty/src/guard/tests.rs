@@ -1,4 +1,4 @@
-//! What a guard says, on a clock that only the test moves.
+//! Guards, on a clock that only the test moves.
 
 use std::sync::atomic::AtomicU64;
 use std::task::Poll;
@@ -32,7 +32,7 @@ struct Scene {
     commands: mpsc::UnboundedReceiver<EngineEvent>,
 }
 
-/// A hold that was granted at zero: with a TTL of 10 s it stands for 8.5 s.
+/// Creates a hold that was granted at zero: with a TTL of 10 s it is valid for 8.5 s.
 fn scene(progress: Option<Duration>) -> Scene {
     let (handle, commands) = DriverHandle::new(Arc::new(TracingObserver));
     let clock = Arc::new(Hand::default());
@@ -173,12 +173,12 @@ fn a_fenced_guard_allows_nothing_and_tells_once() {
     assert!(commands.try_recv().is_err());
 }
 
-/// A wait that fails instead of hanging.
+/// Waits with a limit, so that a test fails instead of hanging.
 async fn soon<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(TTL, future).await.expect("waited in vain")
 }
 
-/// Nobody tells it anything.
+/// No notification arrives.
 #[tokio::test]
 async fn who_waits_is_woken_by_the_deadline_alone() {
     let Scene { clock, guard, .. } = scene(None);
@@ -207,10 +207,10 @@ async fn a_deadline_that_moves_is_waited_for_where_it_is() {
     assert!(std::future::poll_fn(|cx| Poll::Ready(lost.as_mut().poll(cx).is_pending())).await);
     guard.state().extend(guard.state().session.ttl.deadline(clock.now()));
     clock.set(8_500);
-    // Longer than what was left before it moved.
+    // Longer than the time that was left before the deadline moved.
     let early = tokio::time::timeout(millis(20), &mut lost).await;
     assert!(early.is_err(), "it stands until 16,999");
-    // Its timer is set for 8.5 s now; a change makes it look at the clock.
+    // Its timer is set for 8.5 s from now; a change makes it read the clock.
     clock.set(16_999);
     guard.state().drain();
     soon(lost).await;

@@ -7,18 +7,18 @@ use tenure_core::{Code, StoreError};
 
 /// Longest line, without its line feed.
 const MAX_LINE_BYTES: usize = 1024 * 1024;
-/// Bytes per read, if there are as many.
+/// Initial size of the buffer; a longer line makes it grow.
 const BLOCK_BYTES: usize = 256 * 1024;
 
-/// Reads lines in blocks, in no more memory than the longest line.
+/// Line reader that returns blocks of lines and needs no more memory than the longest line.
 pub struct EntityLines<R> {
     input: R,
     /// Name of the input in messages.
     name: String,
     buffer: Vec<u8>,
-    /// Bytes of the buffer that were returned: whole lines.
+    /// Bytes of the buffer that were returned, all whole lines.
     given: usize,
-    /// Bytes of the buffer that were read; the rest is the beginning of one more line.
+    /// Bytes of the buffer that were read; those after `given` begin the next line.
     filled: usize,
     /// Number of lines that were returned.
     count: u64,
@@ -32,7 +32,7 @@ impl<R: Read> EntityLines<R> {
         Self { input, name, buffer, given: 0, filled: 0, count: 0, ended: false }
     }
 
-    /// Returns whole lines, as many as there are without waiting; `None` at the end. The last line
+    /// Returns the whole lines that are available without waiting; `None` at the end. The last line
     /// may have no line feed.
     pub fn block(&mut self) -> Result<Option<&[u8]>, StoreError> {
         self.buffer.copy_within(self.given..self.filled, 0);
@@ -41,7 +41,7 @@ impl<R: Read> EntityLines<R> {
         while self.given == 0 && !self.ended {
             self.make_room()?;
             let new = self.read()?;
-            // What was there before has no line feed.
+            // The bytes before `filled` contain no line feed.
             self.given = match memrchr(b'\n', &self.buffer[self.filled..self.filled + new]) {
                 Some(at) => self.filled + at + 1,
                 None if self.ended => self.filled,
@@ -59,7 +59,7 @@ impl<R: Read> EntityLines<R> {
         if self.filled < room {
             return Ok(());
         }
-        // A full buffer is a line without an end.
+        // A full buffer contains a single unfinished line.
         if room > MAX_LINE_BYTES {
             let (name, number) = (&self.name, self.count + 1);
             let detail = format!("line {number} of {name} has more than {MAX_LINE_BYTES} bytes");
@@ -98,7 +98,7 @@ pub fn each(block: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Returns the name on a line, without its line end of either kind.
+/// Returns the name on a line, without its line feed or CRLF.
 pub fn entity(line: &[u8]) -> &[u8] {
     match line {
         [name @ .., b'\r', b'\n'] | [name @ .., b'\n'] | name => name,
@@ -109,7 +109,7 @@ pub fn entity(line: &[u8]) -> &[u8] {
 mod tests {
     use super::*;
 
-    /// Gives at most so much at a time, and is interrupted in between.
+    /// Reader that returns at most `most` bytes at a time and is interrupted before each read.
     struct Drops<'a> {
         left: &'a [u8],
         most: usize,
@@ -132,7 +132,7 @@ mod tests {
         EntityLines::new(Drops { left: text, most, interrupted: false }, "it".to_owned())
     }
 
-    /// All lines, or why there are no more.
+    /// Returns the lines, and the error that ended them.
     fn all(text: &[u8], most: usize) -> (Vec<Vec<u8>>, Option<String>) {
         let (mut lines, mut all) = (lines(text, most), Vec::new());
         loop {
@@ -152,7 +152,7 @@ mod tests {
         for text in [&b""[..], b"\n", b"a", b"a\n", b"\n\na\r\n\r\rb\n\xff\n\0", &long] {
             let expected: Vec<_> = text.split_inclusive(|byte| *byte == b'\n').collect();
             for most in [1, 2, 3, 7, BLOCK_BYTES - 1, BLOCK_BYTES, MAX_LINE_BYTES] {
-                // Byte by byte is slow where there is much.
+                // Reading a long text byte by byte is slow.
                 if most > 1000 || text.len() < 1000 {
                     assert_eq!(
                         all(text, most),
@@ -180,7 +180,7 @@ mod tests {
         }
     }
 
-    /// On a terminal the end can be followed by more.
+    /// A terminal can deliver more input after an end of file.
     #[test]
     fn after_the_end_nothing_is_read() {
         let mut lines = lines(b"a", 1);

@@ -86,7 +86,7 @@ impl Rotation {
         let kept = hold.load().await.map_err(nothing_happened)?;
         let kept = kept.map(|last| record_of(hold, &last)).transpose()?;
         let step = self.choose(kept)?;
-        // The file first: it does not count once the store has a record.
+        // The state file first: it is ignored once the store has a record.
         self.write_state(&step)?;
         if let Some(executed) = self.executed(&step, CommitTiming::AtStart) {
             let committed = hold.commit(document(&executed.record(step.recorded.clone()))?).await;
@@ -104,7 +104,7 @@ impl Rotation {
             OperateError::Kept { error, kept }
         })?;
         if self.write {
-            // The run may have written more of its own since.
+            // The run may have changed the state file since.
             let written = read_state(&self.state);
             let written = written.and_then(|now| self.replace_state(&executed.record(now)));
             written.map_err(|error| error.keeping(ONLY_IN_STORE))?;
@@ -122,7 +122,7 @@ impl Rotation {
         self.executed(step, CommitTiming::OnSuccess).is_some()
     }
 
-    /// The bucket of a step, if this is when it counts as executed.
+    /// Returns the bucket of a step if it counts as executed at this time.
     fn executed(&self, step: &RotationStep, when: CommitTiming) -> Option<Executed> {
         step.executed.filter(|_| self.commit == when)
     }
@@ -177,7 +177,7 @@ impl Rotation {
         }
     }
 
-    /// State to keep after the run has succeeded, if that is when its bucket counts.
+    /// Returns the state to keep after success, if the bucket counts as executed only then.
     pub fn state_on_success(&self, step: &RotationStep) -> Option<Object> {
         let executed = self.executed(step, CommitTiming::OnSuccess)?;
         Some(executed.record(step.state.clone()))
@@ -242,7 +242,7 @@ fn unusable(path: &Path, what: &str) -> OperateError {
 /// Reads a state from a file, if there is one.
 fn read_state(path: &Path) -> Result<Option<Object>, OperateError> {
     let text = read_text(path)?;
-    // Connectors without a state yet write this.
+    // Connectors write `null` while they have no state.
     let text = text.filter(|text| text.trim() != "null");
     text.map(|text| object(path, text)).transpose()
 }

@@ -48,7 +48,7 @@ async fn lease(store: &dyn Store, duty: &DutyKey) -> Result<Option<Lease>, Store
 /// two holders never overwrite each other.
 pub async fn shards_document(store: &dyn Store, group: &GroupName) -> Result<Shards, StoreError> {
     let StoredGroup { document, mut holders, .. } = StoredGroup::read(store, group).await?;
-    // A group may have other duties, such as the document that its shards came from.
+    // A group may have other duties, such as the one whose document was split into shards.
     let shard_of = |holder: &Holder| Layout::shard_of(&holder.duty.id);
     let known: BTreeSet<u32> = holders.iter().filter_map(shard_of).collect();
     let count = match document.settings {

@@ -29,8 +29,8 @@ pub use verify::{UnreadableCheckpoint, VerifiedCheckpoint, VerifyReport, verify}
 /// Lease of an operator: long enough for a slow store, short enough to wait for after a kill.
 const OPERATOR_TTL: Duration = Duration::from_secs(15);
 
-/// Describes a checkpoint as JSON, with its signature if it was inspected. The document is there as
-/// JSON or text, if it is one of them, and as bytes.
+/// Describes a checkpoint as JSON, with its signature if it was inspected. The document is included
+/// as base64 and, if possible, as JSON or text.
 pub fn checkpoint_json(
     duty: &DutyKey,
     checkpoint: &Checkpoint,
@@ -86,8 +86,8 @@ pub async fn newest(store: &dyn Store, duty: &DutyKey) -> Result<Option<Checkpoi
     Ok(store.load(std::slice::from_ref(duty)).await?.into_iter().next().flatten())
 }
 
-/// Returns the checkpoints that are kept of a duty, newest first, with their signatures; without
-/// keys signatures are not verified.
+/// Returns the stored checkpoints of a duty, newest first, with their signatures; without keys
+/// signatures are not verified.
 pub async fn history(
     store: &dyn Store,
     keys: Option<&Keyring>,
@@ -107,7 +107,7 @@ pub fn no_checkpoint(duty: &DutyKey) -> StoreError {
     StoreError::refused(Code::NoCheckpoint, duty.to_string())
 }
 
-/// This process as an operator that acts on checkpoints.
+/// Returns this process as the operator of a checkpoint operation.
 fn operator(why: &str, force: bool) -> Result<Operator, StoreError> {
     Ok(Operator {
         instance: process::instance().id().clone(),

@@ -23,7 +23,7 @@ use crate::serialize::{optional_error, texts};
 const REASON: &str = "checkpoint move";
 /// Pause between two attempts while another move still holds a duty.
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
-/// Attempts for a whole lease and a little more.
+/// Attempts that together last slightly longer than a lease.
 const MAX_RETRIES: u128 = OPERATOR_TTL.as_millis() / RETRY_PAUSE.as_millis() + 4;
 /// Outcome for a duty without a checkpoint.
 const ONLY_EPOCH: &str = "no checkpoint; the epoch goes on";
@@ -46,13 +46,13 @@ pub struct MoveOptions {
     pub scopes: Vec<Scope>,
     /// Name in the other store, for one duty or a merge.
     pub rename: Option<DutyKey>,
-    /// Merge all into the cursor that came least far.
+    /// Merge all into the cursor that is furthest behind.
     pub merge: bool,
     /// Format of the documents.
     pub format: MoveFormat,
     /// Take duties from their holders, and replace checkpoints in the other store.
     pub force: bool,
-    /// Tell what would happen and change nothing.
+    /// Report what would happen and change nothing.
     pub dry_run: bool,
 }
 
@@ -80,7 +80,7 @@ pub struct MovedBatch {
     /// Error of a refused move.
     #[serde(serialize_with = "optional_error")]
     pub error: Option<StoreError>,
-    /// They become the shards of a group.
+    /// Whether the duties become the shards of a group.
     #[serde(skip)]
     pub shards: bool,
 }
@@ -92,10 +92,10 @@ impl MovedBatch {
     }
 }
 
-/// News of a move.
+/// Progress of a move.
 #[derive(Debug)]
 pub enum MoveEvent<'a> {
-    /// A batch came to its end: its number, the number of batches, and the outcome.
+    /// A batch has finished: its number, the number of batches, and the outcome.
     Batch(usize, usize, &'a MovedBatch),
     /// An interrupted move still holds the duties; this one waits until its lease expires.
     WaitingForOther,
@@ -124,7 +124,7 @@ impl MoveOptions {
         })
     }
 
-    /// Name of a batch in the other store; of its first shard.
+    /// Name of a batch in the other store; for shards, the name of the first one.
     fn target(&self, batch: &[DutyKey]) -> Result<DutyKey, StoreError> {
         match (&self.rename, self.format) {
             (Some(rename), _) => Ok(rename.clone()),

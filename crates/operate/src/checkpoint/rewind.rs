@@ -30,7 +30,7 @@ pub struct RewindReport {
     /// Duty.
     #[serde(serialize_with = "text")]
     pub duty: DutyKey,
-    /// Nothing was changed.
+    /// Whether nothing was written.
     pub dry_run: bool,
     /// Newest version before.
     pub before: u64,

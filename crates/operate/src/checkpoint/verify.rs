@@ -12,7 +12,7 @@ use super::{duties_in, metadata_json, newest};
 use crate::pause::Scope;
 use crate::serialize::{error, text};
 
-/// Reads of a duty while commits keep changing its newest checkpoint.
+/// Maximum reads of a duty while commits keep changing its newest checkpoint.
 const MAX_READS: usize = 8;
 
 /// Outcome of a verification.
@@ -88,9 +88,9 @@ pub async fn verify(
 
 type ReadResult<T> = Result<T, StoreError>;
 
-/// Reads the newest checkpoint and the history of one moment, each unless it is damaged. The
-/// newest is read before and after the history until both are the same: otherwise a busy duty
-/// would look like one whose history was changed.
+/// Reads the newest checkpoint and the history as of one moment; each may be damaged. Rereads the
+/// newest one after the history until both reads agree: otherwise a concurrent commit would look
+/// like a changed history.
 async fn read(
     store: &dyn Store,
     duty: &DutyKey,
@@ -129,7 +129,7 @@ impl VerifyReport {
         let (newest, kept) = read(store, &duty).await?;
         let all = match (&newest, &kept) {
             (Ok(newest), Ok(kept)) => signing::verify(keys, &duty, newest.as_ref(), kept),
-            // One of them alone: that the other is missing is reported once, below.
+            // Verified alone; the unreadable part is reported once, below.
             (Ok(newest), Err(_)) => {
                 let alone: Vec<Checkpoint> = newest.iter().cloned().collect();
                 signing::verify(keys, &duty, newest.as_ref(), &alone)

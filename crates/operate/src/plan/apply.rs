@@ -1,4 +1,4 @@
-//! Apply: puts a plan in force if the group is as it was.
+//! Apply: puts a plan in force if the group has not changed since.
 
 use serde::Serialize;
 use tenure_core::store::Replaced;
@@ -25,7 +25,7 @@ pub struct ApplyReport {
     pub changes: PlanChanges,
     /// Number of duties to move.
     pub moves: usize,
-    /// The plan counts on members that are not there yet.
+    /// The plan counts on members that have not joined yet.
     #[serde(skip)]
     pub joins: bool,
 }
@@ -63,7 +63,7 @@ pub async fn apply(
         let what = "it was made by a version of tenure that plans differently";
         return Err(OperateError::refused(Code::BadPlan, what));
     }
-    // The plan must also work without the members that are not there yet.
+    // The plan must also work without the members that have not joined yet.
     let changes = plan.changes.without_joins();
     changes.check_takers(&group)?;
     let moves = PlanReport::new(&group, changes.clone())?.moves.len();
@@ -74,7 +74,7 @@ pub async fn apply(
     if changed {
         let now = StoreTime::read(store).await.map(|time| time.now());
         document.record_changes(&group.document, now, sha256)?;
-        // A dry run refuses a document that is too large, too.
+        // A dry run also refuses a document that is too large.
         let text = document.document()?;
         if !dry_run {
             replace(store, &group, &text).await?;

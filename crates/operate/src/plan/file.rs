@@ -21,7 +21,7 @@ const FORMAT: u64 = 2;
 /// Upper bound of a file; a plan of a hundred thousand moves is smaller.
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
-/// Hashes of the state that a plan was made from: one per part, so that a difference has a name.
+/// Hashes of the state that a plan was made from: one per part, so that errors can name the part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PlanBasis {
     members: String,
@@ -33,10 +33,10 @@ fn hash(content: impl AsRef<[u8]>) -> String {
     sha256(content.as_ref()).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Describes a session and what the roster reads of it.
+/// Describes a session, with the fields that the roster reads.
 fn describe_member(member: &Member) -> String {
     let nonce = member.nonce.map(Nonce::as_u128);
-    // Its view of the group changes without any operator.
+    // A member's view changes without any action of an operator.
     let status = MemberStatus::read(&member.note).map(|status| MemberStatus { view: 0, ..status });
     let note = status.and_then(|status| status.note().ok());
     let note = note.as_ref().map(Note::as_str);

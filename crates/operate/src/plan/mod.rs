@@ -34,7 +34,7 @@ pub struct PlanReport {
     pub changes: PlanChanges,
     /// Duties per member, before and after.
     pub members: Vec<PlannedMember>,
-    /// Duties that would be elsewhere.
+    /// Duties whose holder would change.
     pub moves: Vec<PlannedMove>,
     /// Number of planned duties.
     pub duties: usize,
@@ -58,7 +58,7 @@ pub struct PlannedMember {
     pub after: usize,
 }
 
-/// A duty that would be elsewhere.
+/// A duty whose holder would change.
 #[derive(Clone, Debug, Serialize)]
 pub struct PlannedMove {
     /// Duty.
@@ -74,7 +74,7 @@ pub struct PlannedMove {
     pub leaves: Option<&'static str>,
     /// Reason why it would go there.
     pub comes: Option<&'static str>,
-    /// It would move without the change, too.
+    /// Whether it would move without the change, too.
     pub anyway: bool,
     /// Reasons in words.
     pub why: String,
@@ -145,7 +145,7 @@ impl PlanReport {
         PlanFile { store, group, changes, basis: self.basis.clone(), moves: self.moves_json() }
     }
 
-    /// The moves as a file keeps them. They have text keys, so this does not fail.
+    /// The moves as a plan file stores them. They have text keys, so this does not fail.
     fn moves_json(&self) -> Value {
         serde_json::to_value(&self.moves).unwrap_or_default()
     }

@@ -15,7 +15,7 @@ pub(super) fn send_input(link: &UnixStream, input: BorrowedFd<'_>) -> io::Result
     let files = [input];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
-    // It has space for one.
+    // Cannot fail: the buffer has space for one message.
     control.push(SendAncillaryMessage::ScmRights(&files));
     sendmsg(link, &[IoSlice::new(b"i")], &mut control, SendFlags::NOSIGNAL)?;
     Ok(())

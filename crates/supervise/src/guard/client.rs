@@ -1,4 +1,4 @@
-//! Guard process as its parent sees it.
+//! Client of a guard process, for its parent.
 
 use std::fs::File;
 use std::io;
@@ -22,10 +22,10 @@ use super::channel::send_input;
 use super::protocol::{GuardEvent, GuardReport, GuardRequest};
 use crate::process_tree::outside_pid;
 
-/// A guard that reads requests at all reads one within this time.
+/// Limit for a guard to read a request; after that it counts as hanging.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A guard that can be isolated is ready within this time, however busy the machine is.
+/// Limit for a guard to become isolated, generous for a busy machine.
 const ISOLATION_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Standard input of the commands of a guard.
@@ -50,7 +50,7 @@ pub(crate) struct GuardOptions {
 #[derive(Debug)]
 pub(crate) struct GuardProcess {
     pid: Pid,
-    /// Names the process also after it was reaped, when its number may be reused.
+    /// Identifies the process even after it was reaped and its process id was reused.
     process: Option<OwnedFd>,
     requests: OwnedWriteHalf,
     reports: Lines<BufReader<OwnedReadHalf>>,
@@ -59,19 +59,19 @@ pub(crate) struct GuardProcess {
 
 impl GuardProcess {
     /// Starts a guard in a process group of its own, which the terminal's signals do not reach.
-    /// Call it on a thread that lives as long as this process: the kernel's parent-death signal
-    /// goes by thread.
+    /// Call it on a thread that lives as long as this process: the kernel sends the parent-death
+    /// signal when the thread ends.
     pub(crate) fn start(options: &GuardOptions) -> io::Result<Self> {
         let (ours, theirs) = Link::pair()?;
         match options.input {
             CommandInput::Inherit => send_input(&ours, io::stdin().as_fd())?,
             CommandInput::Null => send_input(&ours, File::open("/dev/null")?.as_fd())?,
         }
-        // The running binary, even after its file was replaced.
+        // Works even after the binary's file was replaced.
         let mut command = Command::new("/proc/self/exe");
         command.arg0("tenure").arg("guard").args(options.isolate.then_some("--isolate"));
         command.args(&options.scratch).process_group(0);
-        // Commands inherit its environment.
+        // Commands inherit the guard's environment.
         for name in &options.hidden_env {
             command.env_remove(name);
         }
@@ -84,7 +84,7 @@ impl GuardProcess {
         Ok(Self { pid, process, requests, reports, isolated: options.isolate })
     }
 
-    /// Waits until the guard is isolated, if it is to be; fails where that is not possible.
+    /// Waits until the guard is isolated, if it should be; fails if that is not possible.
     pub(crate) async fn ready(&mut self) -> Result<(), StoreError> {
         if !self.isolated {
             return Ok(());
@@ -132,7 +132,7 @@ impl GuardProcess {
     pub(crate) fn kill(&self) {
         let _ = match &self.process {
             Some(process) => pidfd_send_signal(process, Signal::KILL),
-            // A kernel without pidfds.
+            // The kernel does not support pidfds.
             None => kill_process(self.pid, Signal::KILL),
         };
     }

@@ -38,7 +38,7 @@ pub(crate) struct StartRequest {
 /// A report of a guard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GuardReport {
-    /// Of the [`StartRequest`]; 0 for a report about the guard itself.
+    /// Id of the [`StartRequest`]; 0 for a report about the guard itself.
     pub(crate) id: u64,
     pub(crate) event: GuardEvent,
 }
@@ -171,7 +171,7 @@ impl GuardReport {
 }
 
 impl ExitStatus {
-    /// The exit code as shells report it: 128 and the number for a signal.
+    /// Returns the exit code as shells report it: 128 plus the number for a signal.
     pub fn exit_code(self) -> u8 {
         match self {
             Self::Code(code) => code as u8,
@@ -180,7 +180,7 @@ impl ExitStatus {
     }
 }
 
-/// Appends a word. An empty word counts: there are as many spaces as words that follow.
+/// Appends a space and a word, which may be empty.
 fn push(line: &mut String, word: &OsStr) {
     line.push(' ');
     line.extend(percent_encode(word.as_bytes(), NON_ALPHANUMERIC));

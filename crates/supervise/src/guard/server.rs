@@ -43,7 +43,7 @@ pub fn main(stage: &Stage) -> Result<(), SuperviseError> {
 /// Runs the guard until its parent is gone and nothing of its command runs any more. `scratch` is a
 /// folder of the parent, which may have died before it removed it.
 fn guard(init: Option<Init>, scratch: Option<&Path>) -> Result<(), SuperviseError> {
-    // Started through /proc it would be called `exe`. The name is for people, so it may fail.
+    // Started through /proc, the process is named `exe`. Only people read the name.
     let _ = rustix::thread::set_name(c"tenure-guard");
     let mut link = stage::link().context("cannot use standard input")?;
     if let Some(init) = init {
@@ -51,7 +51,7 @@ fn guard(init: Option<Init>, scratch: Option<&Path>) -> Result<(), SuperviseErro
             return Ok(());
         }
     } else {
-        // When the parent dies, a stopped guard continues, and ends its command.
+        // Continues a stopped guard when the parent dies, so that it ends its command.
         let _ = set_parent_process_death_signal(Some(Signal::CONT));
     }
     let input = channel::receive_input(&link)
@@ -59,7 +59,7 @@ fn guard(init: Option<Init>, scratch: Option<&Path>) -> Result<(), SuperviseErro
     // Orphans of the command become children of this process.
     set_child_subreaper(Some(getpid())).context("no child subreaper")?;
     if !proc_is_ours() {
-        // With nobody reading there is nobody to warn.
+        // An error is ignored: then nobody reads the warning.
         let _ = writeln!(
             io::stderr(),
             "tenure: /proc is not that of this PID namespace: only the command's own group\n\
@@ -72,7 +72,7 @@ fn guard(init: Option<Init>, scratch: Option<&Path>) -> Result<(), SuperviseErro
         .block_on(serve(link, input))
         .context("the guard failed")?;
     if Mutant::R26Group.is_on() {
-        // A test does not leave it running.
+        // A test must not leave the command running.
         kill_all(None);
     }
     if let Some(scratch) = scratch {
@@ -87,7 +87,7 @@ async fn serve(link: Link, input: OwnedFd) -> io::Result<()> {
     let mut children = signal(SignalKind::child())?;
     link.set_nonblocking(true)?;
     let (requests, reports) = UnixStream::from_std(link)?.into_split();
-    // The writer is this same binary: a line is as long as it needs to be.
+    // Lines need no length limit: the writer is this same binary.
     let mut requests = BufReader::new(requests).lines();
     let mut timer = BootTimer::new()?;
     let mut guard = GuardServer { input, reports, command: None };
@@ -176,7 +176,7 @@ impl GuardServer {
         }
     }
 
-    /// Starts the stage that becomes the command. The socket tells whether it did.
+    /// Starts the stage that becomes the command. The socket reports whether that succeeded.
     fn spawn(
         &self,
         env: Vec<(String, OsString)>,
@@ -196,7 +196,7 @@ impl GuardServer {
     async fn exec_result(&self) {
         let exec = self.command.as_ref().and_then(|command| command.exec.as_ref());
         let Some(exec) = exec else { return std::future::pending().await };
-        // An error is a result, too.
+        // An error also ends the wait.
         let _ = exec.readable().await;
     }
 
@@ -211,7 +211,7 @@ impl GuardServer {
                 self.command = None;
                 self.report(id, GuardEvent::CannotStart(i32::from_le_bytes(errno)));
             }
-            // It is closed by exec.
+            // exec has closed the socket.
             _ => {
                 command.exec = None;
                 let event = GuardEvent::Started(command.pid.as_raw_pid());
@@ -227,7 +227,7 @@ impl GuardServer {
         }
     }
 
-    /// Reaps children that have ended, and does what is due.
+    /// Reaps ended children, then takes the steps that are due.
     fn check(&mut self) {
         let alone = loop {
             match reap() {
@@ -236,7 +236,7 @@ impl GuardServer {
                 Reaped::NoChildren => break true,
             }
         };
-        // After reaping: a command that has ended has told before whether it started.
+        // After reaping: an ended command reported earlier whether it had started.
         self.report_exec();
         let Some(command) = &mut self.command else { return };
         let id = command.id;
@@ -306,7 +306,7 @@ enum CommandPhase {
     Running,
     /// Sent TERM.
     Ending { kill_at: LocalInstant },
-    /// Sent KILL, again and again until nothing is left.
+    /// Sent KILL, repeatedly until no process is left.
     Killing { again_at: LocalInstant, backoff: KillBackoff },
 }
 
@@ -330,7 +330,7 @@ impl GuardedCommand {
 
     fn act(&mut self, now: LocalInstant) {
         match self.phase {
-            // It has ended and left processes behind, which may not outlive it.
+            // The command has ended, but processes that it left behind must not outlive it.
             CommandPhase::Running if self.status.is_some() => {
                 self.end(now.plus(self.grace), EndCause::Exited, now);
             }
@@ -338,7 +338,7 @@ impl GuardedCommand {
                 self.end(self.deadline, EndCause::Deadline, now);
             }
             CommandPhase::Ending { kill_at } if now >= kill_at.min(self.deadline) => self.kill(now),
-            // Also before `again_at`: a process that has ended may have forked before.
+            // Also before `again_at`: a process may have forked before it ended.
             CommandPhase::Killing { .. } => self.kill(now),
             _ => {}
         }
@@ -351,7 +351,7 @@ impl GuardedCommand {
                 self.phase = CommandPhase::Ending { kill_at };
                 self.cause = cause;
                 signal_all(self.group(), Signal::TERM);
-                // A stopped process has to continue to handle TERM.
+                // A stopped process handles TERM only once it continues.
                 signal_all(self.group(), Signal::CONT);
             }
             CommandPhase::Ending { kill_at: before } => {
@@ -384,8 +384,8 @@ impl GuardedCommand {
         }
     }
 
-    /// The process group, while its id is valid: after the command was reaped, the rest of the
-    /// group is found one by one.
+    /// Returns the process group while its id is valid. After the command was reaped, the rest of
+    /// the group is found process by process.
     fn group(&self) -> Option<Pid> {
         self.status.is_none().then_some(self.pid)
     }

@@ -39,7 +39,7 @@ use crate::process_tree::{Reaped, reap};
 pub enum Init {
     /// The capabilities of the user who started it.
     Own,
-    /// One that was granted for its setup, and that it has to drop.
+    /// A capability that was granted for the setup and must be dropped.
     Lent,
 }
 
@@ -96,8 +96,8 @@ fn become_command(link: &Link, parent: i32, command: &[OsString]) -> io::Result<
     Err(Command::new(program).args(words).exec())
 }
 
-/// Starts a guard as the first process of a PID namespace, and ends with it. When this process is
-/// killed, so is the guard, and with it the namespace.
+/// Starts a guard as the first process of a PID namespace, and ends when it ends. When this process
+/// is killed, the guard and its namespace are killed, too.
 pub(super) fn isolate(scratch: Option<&Path>) -> Result<(), SuperviseError> {
     let _ = rustix::thread::set_name(c"tenure-isolate");
     // Signals to a whole group do not end the guard, so they must not end its parent.
@@ -117,7 +117,7 @@ pub(super) fn isolate(scratch: Option<&Path>) -> Result<(), SuperviseError> {
         Ok(child) => Pid::from_child(&child),
         Err(error) => return refuse(&mut link, "a process in it cannot be started", &error),
     };
-    // Closed here, the socket ends with the guard.
+    // Closed here, so that the socket closes when the guard ends.
     drop(link);
     let nothing = fs::File::open("/dev/null").context("cannot open /dev/null")?;
     dup2_stdin(nothing).context("cannot close the socket")?;
@@ -138,16 +138,16 @@ pub(super) fn isolate(scratch: Option<&Path>) -> Result<(), SuperviseError> {
     }
 }
 
-/// Reports to the supervisor why there is no guard.
+/// Reports to the supervisor why the guard could not start.
 fn refuse(link: &mut Link, what: &str, error: &io::Error) -> Result<(), SuperviseError> {
     let event = GuardEvent::CannotIsolate(format!("{what}: {error}"));
     let _ = link.write_all(GuardReport { id: 0, event }.to_line().as_bytes());
     Ok(())
 }
 
-/// Creates namespaces for process ids and mounts of the next child. Without the capability it also
-/// creates a user namespace, in which every user has it; it is then lent to the child, which mounts
-/// `/proc`.
+/// Creates a PID and a mount namespace for the next child. Without the capability, it also creates
+/// a user namespace, in which every user has the capability, and lends it to the child, which
+/// mounts `/proc`.
 fn separate() -> Result<Init, (&'static str, io::Error)> {
     let namespaces = CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWNS;
     let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
@@ -168,7 +168,7 @@ fn separate() -> Result<Init, (&'static str, io::Error)> {
     let private = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
     let set = mount_change("/", private);
     set.map_err(|error| ("mounts cannot be separated", error.into()))?;
-    // Root keeps its capabilities over exec.
+    // Root keeps its capabilities across exec.
     if !lend || uid == 0 {
         return Ok(Init::Own);
     }
@@ -184,10 +184,10 @@ fn lend_capability() -> rustix::io::Result<()> {
 }
 
 /// Prepares this process as the first of its PID namespace: it dies with its parent, and `/proc`
-/// shows the namespace. Returns whether it is ready.
+/// shows the namespace. Returns whether that succeeded.
 pub(super) fn prepare_init(link: &mut Link, init: Init) -> io::Result<bool> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
-    // Inherited from its parent, which blocks all signals.
+    // The mask is inherited from the parent, which blocks all signals.
     SigSet::empty().thread_set_mask()?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     if let Err(error) = mount("proc", "/proc", "proc", flags, None) {

@@ -65,9 +65,9 @@ pub(super) struct InstanceCounters {
     pub(super) durations: BTreeMap<Operation, DurationHistogram>,
     pub(super) moves: BTreeMap<MoveReason, u64>,
     pub(super) fenced: u64,
-    /// Polls by result; empty where nothing is polled.
+    /// Polls by result; empty if this instance does not poll.
     pub(super) polls: BTreeMap<PollResult, u64>,
-    /// Until when every poll is expected to fail here.
+    /// End of the period in which every poll is expected to fail here.
     pub(super) failing: Option<LocalInstant>,
     pub(super) groups: BTreeMap<GroupName, GroupCounters>,
     pub(super) lags: BTreeMap<SourceEndpoint, Duration>,
@@ -94,7 +94,7 @@ impl InstanceCounters {
     /// Counts a transition. A move is counted once, by the instance that gets the duty.
     pub(super) fn recorded(&mut self, record: &Record) {
         let moved = match (record.change, record.reason.as_ref()) {
-            // The store may answer a keep-alive that the session has ended.
+            // The response to a keep-alive may be that the session has ended.
             (Change::SessionLost, _) => return self.renewals_failed += 1,
             (Change::TakenOver, _) => MoveReason::Failure,
             (Change::Acquired, "moved" | "unclaimed") => MoveReason::Join,
@@ -112,7 +112,7 @@ impl InstanceCounters {
         now: (LocalInstant, u64),
     ) {
         self.durations.entry(operation).or_default().add(took);
-        // Counted here, because a member that holds nothing renews its session, too.
+        // Counted here, because a member without holds also renews its session.
         match (operation, ok) {
             (Operation::Renew, true) => {
                 self.renewals += 1;

@@ -30,8 +30,8 @@ impl HealthReport {
     }
 }
 
-/// Judges the health of an instance. A failed request to the store does not matter; no answer until
-/// the deadline does, because from then on nothing can be held.
+/// Judges the health of an instance. A failed request to the store does not make it unhealthy; a
+/// store that is silent until the deadline does, because from then on nothing can be held.
 pub(super) fn report(
     counters: &InstanceCounters,
     observed: &ObservedInstance,

@@ -26,7 +26,7 @@ const MAX_QUEUED_LINES: usize = 65_536;
 const WRITE_BYTES: usize = 4096;
 /// Lines written without a pause before dropped lines are reported.
 const MAX_BURST_LINES: usize = 4096;
-/// Time without progress after which the last lines are given up.
+/// Time without progress after which the last lines are abandoned.
 const STALL_TIMEOUT: Duration = Duration::from_secs(1);
 /// Limit on writing the last lines.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(10);
@@ -43,7 +43,7 @@ pub enum LogFormat {
 #[derive(Debug)]
 pub(super) struct LogQueue {
     level: LogLevel,
-    /// `None` after the end.
+    /// `None` after `finish`.
     queue: Mutex<Option<Sender<QueuedLine>>>,
     counts: Arc<QueueCounts>,
     /// Closes when the last line is written.
@@ -94,7 +94,7 @@ impl LogQueue {
         level: LogLevel,
         instance: InstanceId,
     ) -> Result<Self, SuperviseError> {
-        // Bounded by `counts`, so that its memory grows only with the lines that wait.
+        // Bounded by `counts`, so that its memory grows only with the queued lines.
         let (queue, lines) = channel();
         let (ended, end) = sync_channel(0);
         let counts = Arc::new(QueueCounts::default());
@@ -125,17 +125,17 @@ impl LogQueue {
 
     fn enqueue(&self, line: QueuedLine) {
         let Some(queue) = &*lock(&self.queue) else { return };
-        // Under the lock, so that no other thread adds to it meanwhile.
+        // Checked under the lock, so that no other thread adds a line in between.
         if self.counts.waiting.load(Ordering::Relaxed) >= MAX_QUEUED_LINES {
             self.counts.dropped.fetch_add(1, Ordering::Relaxed);
             return;
         }
         self.counts.waiting.fetch_add(1, Ordering::Relaxed);
-        // The log's thread ends after this queue does.
+        // Cannot fail: the log's thread outlives this queue.
         let _ = queue.send(line);
     }
 
-    /// Writes the queued lines, as long as they are read: a stuck reader must not block the exit.
+    /// Writes the queued lines while they are read: a stuck reader must not block the exit.
     pub(super) fn finish(&self) {
         drop(lock(&self.queue).take());
         let end = lock(&self.end);
@@ -283,7 +283,7 @@ impl<'a> LogLine<'a> {
         if let Some(epoch) = self.epoch {
             text += &format!(" epoch={epoch}");
         }
-        // Its quotes are escaped, too, so that its end is unambiguous.
+        // Quotes inside are escaped, too, so that the end is unambiguous.
         text += &format!(" reason={:?}", self.reason);
         if let Some(other) = self.other {
             text += &format!(" other={}", escaped(other));

@@ -172,7 +172,7 @@ impl InstanceObserver {
     }
 
     fn metrics(&self) -> String {
-        // A copy, so that the lock is not held while it is printed.
+        // Printed from a copy, so that the lock is not held meanwhile.
         let counters = self.counters().clone();
         let mut history = lock(&self.history);
         history.update(&counters, self.observed.clock.now());

@@ -9,7 +9,7 @@ use super::{LogLevel, Recorder, lock};
 
 /// Precedes the text of Tenure's warnings, after a severity in the server's language.
 const WARNING_PREFIX: &str = ": tenure: ";
-/// Warnings that are remembered, so that one that each claim repeats is logged once.
+/// Limit on remembered warnings. Remembering logs a warning that every claim repeats only once.
 const MAX_REMEMBERED_WARNINGS: usize = 100;
 
 static NOTICES: OnceLock<PostgresNotices> = OnceLock::new();

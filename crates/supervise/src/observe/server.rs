@@ -102,7 +102,7 @@ async fn serve(listener: TcpListener, observer: Arc<InstanceObserver>) {
                 .max_buf_size(MAX_REQUEST_BYTES)
                 .keep_alive(false)
                 .serve_connection(TokioIo::new(socket), service);
-            // A client that breaks off or is too slow gets no response.
+            // A client that disconnects or is too slow gets no response.
             let _ = timeout(CONNECTION_TIMEOUT, connection).await;
             drop(permit);
         });

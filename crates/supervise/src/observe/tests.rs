@@ -10,7 +10,7 @@ use tenure_core::{Change, Code, Epoch};
 
 use super::*;
 
-/// Time that passes when it is told to.
+/// Manual clock.
 #[derive(Debug, Default)]
 struct Hand(AtomicU64);
 
@@ -26,7 +26,7 @@ impl Clock for Hand {
     }
 }
 
-/// A watch on a free port, its log at the other end of a pipe, and its clock.
+/// An observation on a free port, its log at the other end of a pipe, and its clock.
 struct Bench {
     observer: Arc<dyn Observer>,
     handle: Observation,
@@ -67,7 +67,7 @@ impl Bench {
         self.send(&format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n"))
     }
 
-    /// Sends a request as it stands and reads until the server closes.
+    /// Sends a request unchanged and reads until the server closes.
     fn send(&self, request: &str) -> (u16, BTreeMap<String, String>, String) {
         let mut socket = TcpStream::connect(self.handle.address().unwrap()).unwrap();
         socket.write_all(request.as_bytes()).unwrap();
@@ -94,7 +94,7 @@ impl Bench {
         (status, serde_json::from_str(&body).unwrap())
     }
 
-    /// Ends everything and reads the whole log, which has its end while others still observe.
+    /// Stops the observation and reads the whole log, which ends although observers still exist.
     fn log(mut self) -> String {
         self.handle.finish();
         let mut text = String::new();
@@ -119,7 +119,7 @@ fn record(change: Change, reason: &str) -> Record {
     }
 }
 
-/// Reads the text form strictly: a type before each sample, labels in quotes, no series twice.
+/// Parses the text format strictly: types before samples, quoted labels, no duplicate series.
 fn read_metrics(text: &str) -> BTreeMap<String, f64> {
     let mut types = BTreeMap::new();
     let mut samples = BTreeMap::new();
@@ -211,7 +211,7 @@ fn every_metric_has_its_name_and_labels() {
     let names: BTreeSet<&str> = samples.keys().map(|s| s.split('{').next().unwrap()).collect();
     assert_eq!(names.len(), 8 + 2, "{names:?}");
 
-    // What nobody knows is not zero.
+    // An unknown lag is absent, not zero.
     bench.handle.set_lag(endpoint, None);
     assert!(!bench.metrics().keys().any(|series| series.starts_with("connector_checkpoint_lag")));
 }
@@ -233,7 +233,7 @@ fn histograms(samples: &BTreeMap<String, f64>) {
     assert_eq!(operations.count(), 3);
 }
 
-/// A sum over all instances can fall to zero, and the number of series has an end.
+/// A sum over all instances can fall to zero, and the number of series is bounded.
 #[test]
 fn a_duty_that_is_gone_is_zero_for_a_while_and_then_absent() {
     let bench = bench(LogFormat::Json, LogLevel::Error);
@@ -276,7 +276,7 @@ fn health_is_about_the_store_and_the_deadline() {
     assert!(health["timestamp"].as_str().unwrap().ends_with('Z'), "{health}");
     assert_eq!(health["uptime_seconds"], 0);
 
-    // Standing by is fine.
+    // A standby is healthy.
     bench.ask(Operation::Session, true);
     assert_eq!(bench.health().1["last_renewed_at"], Value::Null);
     bench.ask(Operation::Renew, true);
@@ -284,7 +284,7 @@ fn health_is_about_the_store_and_the_deadline() {
     assert_eq!((status, &health["store"]), (200, &"connected".into()));
     assert!(health["last_renewed_at"].is_string());
 
-    // A request that fails is no illness before the deadline: 25.5 s for a TTL of 30 s.
+    // A failed request is not a fault before the deadline: 25.5 s for a TTL of 30 s.
     bench.hold(&["a"]);
     bench.clock.pass(Duration::from_secs(25));
     bench.ask(Operation::Renew, false);
@@ -296,7 +296,7 @@ fn health_is_about_the_store_and_the_deadline() {
     assert_eq!((status, &health["status"]), (503, &"unhealthy".into()));
     bench.ask(Operation::Renew, true);
     assert_eq!(bench.health().0, 200);
-    // A store that says nothing at all is lost, too.
+    // A store that does not respond at all counts as lost, too.
     bench.clock.pass(Duration::from_secs(26));
     let (status, health) = bench.health();
     assert_eq!((status, &health["store"]), (503, &"disconnected".into()));
@@ -319,7 +319,7 @@ fn other_requests_are_refused() {
     assert_eq!(bench.send(&long).0, 431);
 }
 
-/// Whoever connects and says nothing is sent away, and others have their turn after that.
+/// The server closes silent connections and then serves others.
 #[test]
 fn silent_visitors_do_not_keep_others_out() {
     let bench = bench(LogFormat::Json, LogLevel::Error);
@@ -387,7 +387,7 @@ fn each_level_logs_what_matters_as_much() {
     assert!(error.contains("\"expired\"") && !error.contains("\"renew_failed\""), "{error:?}");
 }
 
-/// Nobody reads for a while: no call waits, and what was dropped is said.
+/// Without a reader no call blocks, and the number of dropped lines is reported.
 #[test]
 fn a_log_that_nobody_reads_blocks_nobody() {
     const TOLD: u64 = 200_000;
@@ -396,7 +396,7 @@ fn a_log_that_nobody_reads_blocks_nobody() {
         bench.observer.recorded(&group(), &record(Change::Acquired, "x"), NOON);
     }
     assert_eq!(bench.health().0, 200);
-    // The end does not wait for a reader either.
+    // `finish` does not wait for a reader either.
     bench.handle.finish();
     drop(bench.observer);
     let mut text = String::new();
@@ -409,7 +409,7 @@ fn a_log_that_nobody_reads_blocks_nobody() {
     assert_eq!(written + dropped, TOLD);
 }
 
-/// A reader that has gone is no reason to stop.
+/// A closed log does not stop the instance.
 #[test]
 fn a_log_whose_reader_has_gone_is_no_error() {
     let Bench { observer, handle, log, .. } = bench(LogFormat::Human, LogLevel::Info);
@@ -418,7 +418,7 @@ fn a_log_whose_reader_has_gone_is_no_error() {
     handle.finish();
 }
 
-/// Each claim repeats a warning, and others use the driver's log, too.
+/// Each claim repeats the warning, and other crates use `log`, too.
 #[test]
 fn a_warning_of_the_database_is_logged_once() {
     use ::log::{Log as _, Record};

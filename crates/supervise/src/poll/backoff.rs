@@ -37,7 +37,7 @@ struct Failures {
 pub(super) enum PollFailure {
     NotStarted,
     Failed,
-    /// It was ended. A single target may just be slow.
+    /// The poll was killed. A single target may just be slow.
     TimedOut,
 }
 
@@ -76,8 +76,8 @@ impl PollBackoff {
         backoffs > 0
     }
 
-    /// Counts a failed poll. A single failing target is its own fault; if all targets fail, or the
-    /// command cannot be started, this instance backs off. `random` spreads instances apart.
+    /// Counts a failed poll. The instance backs off if all targets fail or the command cannot be
+    /// started, but not for a single failing target. `random` spreads instances apart.
     pub(super) fn failed(
         &self,
         target: &DutyId,
@@ -94,7 +94,7 @@ impl PollBackoff {
         if (state.failures < FAILURE_THRESHOLD || !all) && state.unstarted < FAILURE_THRESHOLD {
             return None;
         }
-        // A poll that was under way when the backoff began.
+        // This poll was in progress when the backoff began.
         if state.until.is_some_and(|until| now < until) {
             return None;
         }

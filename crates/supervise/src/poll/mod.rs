@@ -110,7 +110,7 @@ struct PollContext {
 
 impl PollContext {
     async fn leaving(&self) {
-        // Its sender lives as long as this.
+        // Cannot fail: `self` keeps the sender.
         let _ = self.leaving.subscribe().wait_for(|leaving| *leaving).await;
     }
 }
@@ -133,7 +133,7 @@ async fn poll_observed(
     let mut signals = member::listen()?;
     let PollSettings { targets, group, list_every, member, .. } = &settings;
     let pool = GuardPool::new(member.guard(CommandInput::Null, None));
-    // Fails before anything is claimed if there can be no guard.
+    // Fails before anything is claimed if no guard can be started.
     let (guard, _) = pool.take().await?;
     pool.give_back(guard);
     let duties = Duties::Targets { source: Arc::clone(targets), every: *list_every };

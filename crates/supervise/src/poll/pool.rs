@@ -11,7 +11,7 @@ use tenure_core::{Code, StoreError};
 use crate::guard::{GuardOptions, GuardProcess};
 use crate::process_tree::{KillBackoff, kill_strays, reap_all};
 
-/// Guards, one for each poll at a time: processes that a command leaves behind belong to one poll.
+/// Guards, one per concurrent poll: processes that a command leaves behind belong to one poll.
 #[derive(Debug)]
 pub(super) struct GuardPool {
     options: GuardOptions,
@@ -34,7 +34,7 @@ impl GuardPool {
             if !guard.is_gone() {
                 return Ok((guard, id));
             }
-            // It was idle, so nothing is left of it.
+            // The guard was idle, so it has left no processes behind.
             lock(&self.known).remove(&guard.pid().as_raw_pid());
         }
         let mut guard = self.start().map_err(|error| {
@@ -45,7 +45,7 @@ impl GuardPool {
     }
 
     fn start(&self) -> io::Result<GuardProcess> {
-        // Under the lock: before it is known it could be killed as a stray.
+        // Started under the lock: an unknown guard could be killed as a stray.
         let mut known = lock(&self.known);
         let guard = GuardProcess::start(&self.options)?;
         known.insert(guard.pid().as_raw_pid());
@@ -57,8 +57,8 @@ impl GuardPool {
         lock(&self.idle).push(guard);
     }
 
-    /// Kills a guard that has died or hangs, and all of its processes. A process that cannot be
-    /// ended is passed to `survivor` once, and waited for.
+    /// Kills a guard that has died or hangs, and waits until all of its processes have ended. A
+    /// process that cannot be ended is passed to `survivor` once.
     pub(super) async fn discard(&self, guard: GuardProcess, survivor: impl Fn(Pid)) {
         guard.kill();
         lock(&self.known).remove(&guard.pid().as_raw_pid());

@@ -5,8 +5,8 @@ use std::time::Duration;
 use tenure_core::LocalInstant;
 use tenure_core::fnv::Fnv;
 
-/// The instants at which a target is due: one per interval, at an offset by its name, so that
-/// targets are spread over the interval.
+/// The instants at which a target is due: one per interval, at an offset derived from its name, so
+/// that targets are spread over the interval.
 #[derive(Debug)]
 pub(super) struct PollSchedule {
     every: Duration,
@@ -14,9 +14,9 @@ pub(super) struct PollSchedule {
 }
 
 impl PollSchedule {
-    /// Starts a schedule. The offset counts from the wall clock, which instances share: a target
-    /// that moves keeps its rhythm. After that only the local clock counts, so that a step of the
-    /// wall clock repeats no poll.
+    /// Starts a schedule. The offset counts from the wall clock, which instances share, so that a
+    /// target keeps its times when it moves. Later polls use only the local clock, so that a step
+    /// of the wall clock repeats no poll.
     pub(super) fn new(target: &str, every: Duration, now: LocalInstant, unix_ms: u64) -> Self {
         let every_ns = every.as_nanos().max(1);
         let offset = (u128::from(Fnv::new().bytes(target.as_bytes()).mixed()) * every_ns) >> 64;
@@ -63,7 +63,7 @@ mod tests {
     #[test]
     fn another_instance_goes_on_at_the_same_beat() {
         let first = PollSchedule::new("bot-42", EVERY, at(0), 0);
-        // A second instance, whose clock began elsewhere, 3 s later.
+        // A second instance, whose clock has another origin, 3 s later.
         let second = PollSchedule::new("bot-42", EVERY, at(500), 3_000);
         let apart =
             (second.due().as_nanos() - at(497).as_nanos()) as i64 - first.due().as_nanos() as i64;

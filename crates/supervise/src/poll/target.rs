@@ -22,7 +22,7 @@ use crate::process_tree::survivor;
 /// Missed polls that are counted one by one in the metrics.
 const MAX_COUNTED_MISSES: u64 = 1000;
 
-/// Polls a target as long as the hold stands, one poll at a time.
+/// Polls a target while the hold is valid, one poll at a time.
 pub(super) async fn poll_target(context: Arc<PollContext>, hold: Guard) {
     let target = TargetPoller { context: &context, hold: &hold };
     let every = context.settings.every;
@@ -59,7 +59,7 @@ pub(super) async fn poll_target(context: Arc<PollContext>, hold: Guard) {
 enum PollOutcome {
     Ended(ExitStatus, EndCause),
     CannotStart(io::Error),
-    /// There is no guard to start it.
+    /// No guard could be started.
     NoGuard(StoreError),
     /// The guard is gone; nothing of the command runs any more.
     GuardLost(&'static str),
@@ -125,12 +125,12 @@ impl TargetPoller<'_> {
             let what = "the guard died before it started the command";
             return self.discard(guard, what).await;
         }
-        // The guard has ended the command before that, or has reported that it cannot.
+        // By then the guard has ended the command, or has reported that it cannot.
         let margin = settings.member.ttl.margin();
         let limit = settings.timeout + settings.member.grace() + margin;
         let mut last = timeout(limit, self.last_report(&mut guard, id)).await;
         if last.is_err() {
-            // After a pause of this process its timers fire first: reports are still to be read.
+            // After a pause of this process, timers fire before pending reports are read.
             last = timeout(margin, self.last_report(&mut guard, id)).await;
         }
         let outcome = match last {
@@ -146,7 +146,7 @@ impl TargetPoller<'_> {
             }
         };
         match outcome {
-            // Dropped, the guard keeps trying.
+            // The guard is dropped, and keeps trying.
             Some(PollOutcome::Remains) => PollOutcome::Remains,
             Some(outcome) => {
                 self.context.pool.give_back(guard);
@@ -165,8 +165,8 @@ impl TargetPoller<'_> {
         }
     }
 
-    /// Waits until the hold is lost and this process is asked to end: then nothing waits for a
-    /// process that cannot be ended.
+    /// Waits until the hold is lost and this process is asked to end. After that, nothing waits for
+    /// a process that cannot be ended.
     async fn out_of_time(&self) {
         self.context.leaving().await;
         self.hold.lost().await;
@@ -179,7 +179,7 @@ impl TargetPoller<'_> {
             biased;
             last = self.last_report(guard, id) => match last? {
                 LastReport::Final(outcome) => Some(outcome),
-                // It is reported once.
+                // A guard reports this only once.
                 LastReport::Remains(_) => Some(PollOutcome::Remains),
             },
             () = self.out_of_time() => Some(PollOutcome::Remains),
@@ -249,7 +249,7 @@ impl TargetPoller<'_> {
             PollOutcome::NoGuard(error) => {
                 failed(PollFailure::NotStarted, error.problem().to_string())
             }
-            // The rest is not the fault of the command.
+            // The remaining outcomes are not failures of the command.
             PollOutcome::Ended(_, EndCause::Requested) => killed("killed: the hold was lost"),
             PollOutcome::GuardLost(what) => killed(what),
             PollOutcome::Remains => killed("a process of it still runs"),

@@ -23,7 +23,7 @@ struct ActiveRun {
     file: DeadlineFile,
     status: HoldStatus,
     group: Option<Pid>,
-    /// Set when the guard should have ended the command; at this instant it is killed without it.
+    /// Set when the guard has missed the deadline; at this instant the guard is killed, too.
     overdue: Option<LocalInstant>,
     /// A process that neither the guard nor this process can end.
     remains: Option<Pid>,
@@ -60,7 +60,7 @@ impl Runner {
     }
 
     async fn replace_guard(&mut self) -> Result<(), String> {
-        // Killed first: a guard that ends in order removes the scratch folder.
+        // Killed first: a guard that exits normally removes the scratch folder.
         if let Some(pid) = self.kill_guard().await {
             return Err(format!("process {pid} below this one cannot be ended"));
         }
@@ -98,8 +98,8 @@ impl Runner {
             if let (Some(pid), true) = (run.remains, self.stop.is_some()) {
                 return RunOutcome::Remains(pid.as_raw_pid());
             }
-            // The guard has ended the command before that, or has reported that it cannot. The TTL
-            // ends a margin and a tenth of it after the deadline, which is more than two margins.
+            // By then the guard has ended the command, or has reported that it cannot. The TTL ends
+            // a margin and a tenth of the TTL after the deadline, which is more than two margins.
             let margin = self.settings.member.ttl.margin();
             let limit = run.overdue.unwrap_or(run.status.deadline.plus(margin));
             let limit = run.remains.is_none().then_some(limit);
@@ -112,14 +112,14 @@ impl Runner {
                         return self.give_up(what.to_owned()).await;
                     }
                 },
-                // It closes only with the hold, which lives as long as this call.
+                // It closes only with the hold, which outlives this call.
                 _ = changes.changed() => {
                     let status = *changes.borrow_and_update();
                     self.status_changed(&mut run, status).await.map(|()| None)
                 }
                 signal = self.signals.next() => self.forward(&mut run, signal).await.map(|()| None),
                 () = timer.at(limit) => match run.overdue {
-                    // After a suspend both wake up late: the guard gets another margin.
+                    // After a suspend both processes wake up late: the guard gets another margin.
                     None => {
                         run.overdue = Some(BootClock.now().plus(margin));
                         Ok(None)
@@ -196,7 +196,7 @@ impl Runner {
             Signal::TERM => {
                 self.stop = Some(signal);
                 self.membership.leaver().leave();
-                // The hold will report the same; this is sooner, and does not depend on it.
+                // The hold will report this, too; this is sooner and does not depend on the hold.
                 run.status.draining = true;
                 self.write_deadline(run);
                 let kill_at = BootClock.now().plus(self.settings.member.drain());
@@ -210,7 +210,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Writes the deadline file. A failure does not matter much: the guard enforces the deadline.
+    /// Writes the deadline file. A failure is not critical: the guard enforces the deadline.
     fn write_deadline(&mut self, run: &ActiveRun) {
         let Err(error) = run.file.write(&run.status) else { return };
         if !std::mem::replace(&mut self.deadline_unwritten, true) {
@@ -226,11 +226,11 @@ impl Runner {
         self.guard.send(&GuardRequest::Signal { id: run.id, number: Signal::CONT.as_raw() }).await
     }
 
-    /// Handles a stopped command: with a terminal, this process stops with it. Stopped for long, it
-    /// loses the duty, and the guard ends the command.
+    /// Handles a stopped command: with a terminal, this process stops with it. If it is stopped for
+    /// long, it loses the duty, and the guard ends the command.
     async fn stopped(&mut self, run: &ActiveRun, signal: i32) -> io::Result<()> {
         let (Some(terminal), Some(group)) = (&mut self.terminal, run.group) else { return Ok(()) };
-        // It used the terminal a moment before it was in the foreground.
+        // The command used the terminal just before it was moved to the foreground.
         let too_soon = [Signal::TTIN, Signal::TTOU].map(Signal::as_raw).contains(&signal)
             && terminal.is_lent_to(group);
         if !too_soon {

@@ -131,18 +131,18 @@ struct Runner {
     terminal: Option<Terminal>,
     scratch: TempDir,
     recorder: Recorder,
-    /// A failure to write the deadline file was logged.
+    /// Whether a failure to write the deadline file was logged.
     deadline_unwritten: bool,
     /// Number of runs so far; identifies the next one.
     runs: u64,
-    /// The command got a signal that ends most programs.
+    /// Whether the command got a signal that ends most programs.
     interrupted: bool,
     /// The signal that asked this process to end.
     stop: Option<Signal>,
 }
 
 impl Runner {
-    /// Joins the group. Returns a signal that asked to end before that.
+    /// Joins the group. Returns the signal if this process is asked to end before that.
     async fn new(
         settings: RunSettings,
         observation: &Observation,
@@ -233,7 +233,7 @@ impl Runner {
         }
     }
 
-    /// The result of this process; `None` when it waits for the duty again.
+    /// Returns the result of this process; `None` if it waits for the duty again.
     fn result(&self, outcome: RunOutcome) -> Option<Result<u8, SuperviseError>> {
         let failed = |what: String, kept| {
             let error = StoreError::refused(Code::Machine, what);
@@ -271,7 +271,7 @@ impl Runner {
     }
 }
 
-/// The exit code of a process that a signal ended, as shells report it.
+/// Returns the exit code of a process that a signal ended, as shells report it.
 fn signal_exit_code(signal: Signal) -> u8 {
     ExitStatus::Signal(signal.as_raw()).exit_code()
 }

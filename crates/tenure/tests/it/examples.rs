@@ -1,4 +1,4 @@
-//! The examples run and do what they say.
+//! Runs the examples and checks their output.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};

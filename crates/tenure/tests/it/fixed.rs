@@ -48,7 +48,7 @@ async fn work_that_does_not_stop_is_cut_off_after_its_time() {
     assert!(!matches!(membership.next().await, Some(MembershipEvent::Assigned(_))));
 }
 
-/// Nobody else would do it: partition 0 gives an error, 1 panics, and 2 is done.
+/// Partition 0 returns an error, 1 panics, and 2 finishes; no other process could take over.
 #[tokio::test]
 async fn work_that_fails_is_begun_again_and_work_that_is_done_is_not() {
     let partitions = Partitions::parse(Some("0,1,2"), None, None).unwrap();

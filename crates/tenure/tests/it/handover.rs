@@ -1,4 +1,4 @@
-//! One holder at a time, and who comes next.
+//! Handover: one holder at a time, and its successor.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,7 +40,7 @@ async fn one_holds_the_other_waits_and_takes_over_when_it_leaves() {
     .await;
 }
 
-/// For the one who waits so little time passes that it does not look by itself again.
+/// The waiting member's clock moves too little for another look without a hint.
 #[tokio::test]
 async fn who_waits_learns_from_the_store_that_the_duty_is_free() {
     let (place, group) = (Place::memory(), group());
@@ -59,7 +59,7 @@ async fn who_waits_learns_from_the_store_that_the_duty_is_free() {
     soon("the wish to stop", guard.stopping()).await;
     drop(guard);
     ended(&mut first).await;
-    // Hints that come together are one look, a moment later; without one it is a second.
+    // A hint causes a look a moment later; without one the next look comes after a second.
     for _ in 0..20 {
         clock.advance(Duration::from_millis(20));
         let next = tokio::time::timeout(Duration::from_millis(500), second.next()).await;
@@ -129,7 +129,7 @@ async fn a_checkpoint_is_handed_over_and_refused_under_an_old_hold() {
             let version = guard.commit(Document::new(count.to_string()).unwrap()).await.unwrap();
             assert_eq!(version.get(), count);
         }
-        // An operator ends the instance; its guard learns that from the refusal.
+        // An operator evicts the instance; its guard learns that from the refusal.
         let why = Reason::new("test").unwrap();
         let store = place.store().await;
         let now = tenure::store::Evict::Now;
@@ -153,7 +153,7 @@ async fn a_checkpoint_is_handed_over_and_refused_under_an_old_hold() {
     .await;
 }
 
-/// The store would take it: there the hold still stands.
+/// The store would accept the commit, because the hold is still valid there.
 #[tokio::test]
 async fn a_lost_guard_commits_nothing() {
     everywhere(|place| async move {

@@ -1,4 +1,4 @@
-//! The store goes away, the process is blocked: who may act?
+//! Unreachable stores and blocked processes: whether a member may still act.
 
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::player::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The same server behind a wire that can be cut.
+/// Returns the URL of the server through a proxy that can be cut, and the proxy.
 pub fn through(url: &str) -> (String, Proxy) {
     let (start, rest) = url.rsplit_once(':').unwrap();
     let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
@@ -38,7 +38,7 @@ async fn who_loses_its_store_stops_before_anybody_else_is_granted_the_duty() {
             let before = witness.count();
             proxy.cut();
 
-            // The store grants it to the other one when the TTL is over: by then the guard is lost.
+            // The second member gets the duty when the TTL is over: by then the guard is lost.
             let taken = assigned(&mut second).await;
             assert!(guard.check().is_err(), "{server}: two may act");
             assert!(taken.epoch() > guard.epoch());
@@ -51,7 +51,7 @@ async fn who_loses_its_store_stops_before_anybody_else_is_granted_the_duty() {
             let epoch = guard.epoch();
             drop(guard);
 
-            // It is back: the first one goes on by itself.
+            // The store is back: the first member continues by itself.
             proxy.restore().unwrap();
             witness.saw(Change::Joined, before).await;
             drop(taken);
@@ -65,7 +65,7 @@ async fn who_loses_its_store_stops_before_anybody_else_is_granted_the_duty() {
     }
 }
 
-/// R7: the machine slept for a part of the TTL, and the store cannot be asked.
+/// R7: the machine slept for a part of the TTL, and the store is unreachable.
 #[tokio::test]
 async fn after_a_pause_nothing_is_allowed_before_the_store_has_confirmed() {
     for server in servers() {
@@ -99,7 +99,7 @@ fn a_blocked_runtime_does_not_lose_the_hold() {
             let guard = assigned(&mut membership).await;
             let (sender, renewals) = mpsc::channel();
             *witness.renewals.lock().unwrap() = Some(sender);
-            // At a third of the TTL each, less up to a fifth: five are longer than a TTL.
+            // A renewal takes a third of the TTL, less up to a fifth: five exceed the TTL.
             for _ in 0..5 {
                 renewals.recv_timeout(PATIENCE).unwrap();
             }

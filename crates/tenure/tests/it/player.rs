@@ -1,4 +1,4 @@
-//! Members that tests play with, on every store that is there.
+//! Members for tests, on every available store.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -16,10 +16,10 @@ use tenure::{
 };
 use tokio::sync::watch;
 
-/// Long enough for a slow machine, short enough to fail while somebody watches.
+/// Long enough for a slow machine, short enough for a person who waits for the failure.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The TTL of the tests: the shortest that every store takes.
+/// The TTL of the tests: the shortest that every store accepts.
 pub const TTL: Duration = Duration::from_secs(2);
 
 /// A store that members share.
@@ -57,7 +57,7 @@ impl Place {
         Self { name, opener, _folder: None }
     }
 
-    /// A handle of the test's own.
+    /// Opens a handle of the test's own.
     pub async fn store(&self) -> Arc<dyn Store> {
         (self.opener)().await.unwrap()
     }
@@ -79,14 +79,14 @@ pub fn servers() -> Vec<String> {
     urls
 }
 
-/// Every store that is there.
+/// Returns every available store.
 pub fn places() -> Vec<Place> {
     let mut places = vec![Place::memory(), Place::sqlite()];
     places.extend(servers().iter().map(|url| Place::at(url)));
     places
 }
 
-/// The same test on every store, side by side.
+/// Runs a test on every store concurrently.
 pub async fn everywhere<Fut>(test: impl Fn(Place) -> Fut)
 where
     Fut: Future<Output = ()> + Send + 'static,
@@ -100,7 +100,7 @@ where
     }
 }
 
-/// A group that no other test has.
+/// Returns a group name that no other test uses.
 pub fn group() -> GroupName {
     GroupName::new(format!("it-{:032x}", process::entropy())).unwrap()
 }
@@ -113,7 +113,7 @@ pub fn standby() -> Duties {
     Duties::Standby(DutyId::new("one").unwrap())
 }
 
-/// Another process, as far as the store can tell.
+/// Returns an instance that the store takes for another process.
 pub fn stranger() -> Instance {
     Instance::mint("test", 1, process::entropy())
 }
@@ -126,7 +126,7 @@ pub fn join_for(place: &Place, group: &GroupName, ttl: Ttl, duties: Duties) -> J
     join_by(Arc::new(BootClock), place, group, ttl, duties)
 }
 
-/// With a clock of its own.
+/// Prepares to join with a given clock.
 pub fn join_by(
     clock: Arc<dyn Clock>,
     place: &Place,
@@ -138,7 +138,7 @@ pub fn join_by(
     join.instance(&stranger()).observer(Witness::new())
 }
 
-/// Whatever comes, in bounded time.
+/// Waits for a future in bounded time.
 pub async fn soon<T>(what: impl Debug, future: impl Future<Output = T>) -> T {
     match tokio::time::timeout(PATIENCE, future).await {
         Ok(value) => value,
@@ -146,7 +146,7 @@ pub async fn soon<T>(what: impl Debug, future: impl Future<Output = T>) -> T {
     }
 }
 
-/// The next event that `pick` takes; others are passed over.
+/// Waits for the next event that `pick` accepts, and skips others.
 pub async fn next<T>(
     membership: &mut Membership,
     what: &str,
@@ -207,7 +207,7 @@ impl Clock for Dial {
     }
 }
 
-/// Remembers what it was told, and lets tests wait for it.
+/// Observer that keeps records and lets tests wait for them.
 #[derive(Debug)]
 pub struct Witness {
     pub records: Mutex<Vec<Record>>,
@@ -273,7 +273,7 @@ impl Observer for Witness {
 
     fn renewed(&self, _: &GroupName, _: Duration) {
         if let Some(sender) = &*self.renewals.lock().unwrap() {
-            // The test may have heard enough.
+            // The test may have stopped receiving.
             let _ = sender.send(());
         }
     }

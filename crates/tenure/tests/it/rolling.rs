@@ -1,4 +1,4 @@
-//! How often duties move when every member is replaced by a newer one.
+//! Number of moves when every member is replaced by a newer one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ struct Replica {
 impl Replica {
     async fn start(place: &Place, group: &tenure::GroupName, revision: &str) -> Self {
         let witness = Witness::new();
-        // Longer than of other tests: who is taken for dead adds to the moves.
+        // Longer than in other tests: a live member whose session expires adds moves.
         let ttl = Ttl::new(Duration::from_secs(6)).unwrap();
         let join = join_for(place, group, ttl, Duties::Shards(DUTIES)).observer(witness.clone());
         let membership = join.revision(Label::new(revision).unwrap()).start().await.unwrap();
@@ -44,7 +44,7 @@ impl Replica {
     }
 }
 
-/// How many of their records `counts`.
+/// Counts the records for which `counts` is true.
 fn count(witnesses: &[Arc<Witness>], counts: impl Fn(&Record) -> bool) -> usize {
     let of = |witness: &Arc<Witness>| {
         witness.records.lock().unwrap().iter().filter(|record| counts(record)).count()
@@ -52,13 +52,13 @@ fn count(witnesses: &[Arc<Witness>], counts: impl Fn(&Record) -> bool) -> usize 
     witnesses.iter().map(of).sum()
 }
 
-/// How often a duty was granted to any of them.
+/// Counts the grants to all members.
 fn grants(witnesses: &[Arc<Witness>]) -> usize {
     count(witnesses, |record| matches!(record.change, Change::Acquired | Change::TakenOver))
 }
 
-/// What a busy machine adds: a duty that the planned member did not claim in time, or that a member
-/// lost because it was too slow, is taken by another or once more, and perhaps moves back.
+/// Returns the moves that a busy machine may add: a duty that was not claimed in time, or was lost
+/// by a slow member, is granted once more, and perhaps moves back.
 fn detours(witnesses: &[Arc<Witness>]) -> usize {
     let lost = [Change::TakenOver, Change::Expired, Change::Revoked];
     let detours =
@@ -96,7 +96,7 @@ async fn first_ones(place: &Place, group: &tenure::GroupName) -> (Vec<Replica>, 
     (replicas, witnesses)
 }
 
-/// With surge: the new one is there before the old one leaves, and each duty moves once.
+/// With surge a new member joins before an old one leaves, and each duty moves once.
 #[tokio::test]
 async fn an_update_with_surge_moves_each_duty_once() {
     everywhere(|place| async move {
@@ -120,7 +120,7 @@ async fn an_update_with_surge_moves_each_duty_once() {
     .await;
 }
 
-/// Without surge: the old one leaves first, so its duties go to the others and come back.
+/// Without surge an old member leaves first, so its duties move to the others and back.
 #[tokio::test]
 async fn an_update_without_surge_moves_at_most_twice_the_duties() {
     everywhere(|place| async move {

@@ -1,4 +1,4 @@
-//! How joining fails, and how it does not.
+//! Joining: which errors end it, and which are retried.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,7 +66,7 @@ async fn what_waiting_cannot_cure_fails_at_once() {
     assert_eq!(none.code(), Code::BadInput);
 }
 
-/// One keep-alive names every hold, and no store takes a longer one.
+/// One keep-alive names every hold, and every store limits its length.
 #[tokio::test]
 async fn room_for_more_than_a_keep_alive_can_name_is_refused_with_both_numbers() {
     let place = Place::memory();
@@ -138,7 +138,7 @@ async fn put(place: &Place, group: &GroupName, id: &str, text: &str) {
 async fn no_shard_starts_from_nothing_while_its_checkpoint_has_another_name() {
     everywhere(|place| async move {
         let group = group();
-        // These are no shards of two, whatever they look like.
+        // None of these is a shard of a group of two.
         for other in ["all", "all:shard-x", "all:shard-01", "all:shard-2"] {
             put(&place, &group, other, "{}").await;
         }
@@ -147,7 +147,7 @@ async fn no_shard_starts_from_nothing_while_its_checkpoint_has_another_name() {
         let error = start().await.unwrap_err();
         assert_eq!(error.code(), Code::OtherName, "{}: {error}", place.name);
         assert!(error.to_string().contains("all:shard-1 has a checkpoint"), "{error}");
-        // Nobody holds anything, and the group has no settings yet.
+        // There is no member, and the group has no settings yet.
         let members = place.store().await.members(&group).await.unwrap();
         assert!(members.is_empty(), "{members:?}");
         put(&place, &group, "1", "seven").await;

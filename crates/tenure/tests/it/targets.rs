@@ -14,7 +14,7 @@ fn listed(source: impl Targets) -> Duties {
     Duties::Targets { source: Arc::new(source), every: Duration::from_millis(50) }
 }
 
-/// Nobody reads the half of it.
+/// Replaces the file atomically.
 fn replace(path: &Path, text: &str) {
     let fresh = path.with_extension("new");
     std::fs::write(&fresh, text).unwrap();
@@ -51,7 +51,7 @@ async fn targets_come_and_go_and_a_list_that_cannot_be_read_changes_nothing() {
         let epochs = || witness.held.borrow().iter().map(|hold| hold.epoch).collect::<Vec<_>>();
         let held = epochs();
         replace(&path, "b\nc\n# as before\n");
-        // Told again after an error, and nothing moved.
+        // The unchanged list is reported again after an error, and nothing moved.
         let before = witness.count();
         replace(&path, "b\nc\nd\n");
         witness.saw(Change::Listed, before).await;

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 
 use super::player::*;
 
-/// Tells when it is dropped.
+/// Sends its epoch when it is dropped.
 struct Dropped(mpsc::UnboundedSender<Epoch>, Epoch);
 
 impl Drop for Dropped {
@@ -57,7 +57,7 @@ async fn work_that_fails_or_panics_is_tried_again_under_a_new_epoch() {
     assert_eq!((released("failed"), released("leave")), (2, 1));
 }
 
-/// Keeps the thread that renews from coming back, for as long as the test wants.
+/// Observer that blocks the thread that renews until the test releases it.
 #[derive(Debug, Default)]
 struct Block(Mutex<Option<std::sync::mpsc::Receiver<()>>>);
 
@@ -71,7 +71,7 @@ impl Observer for Block {
     }
 }
 
-/// Nobody tells the work anything: the deadline alone drops it, before another member has the duty.
+/// Without any notification the deadline alone drops the work, before another member has the duty.
 #[tokio::test]
 async fn work_is_dropped_in_time_also_when_the_thread_that_renews_is_stuck() {
     let (place, group, block) = (Place::memory(), group(), Arc::new(Block::default()));
@@ -145,7 +145,7 @@ async fn work_that_makes_no_progress_is_taken_away() {
     soon("the loss", guard.lost()).await;
 }
 
-/// A resource knows more than the store: the next hold is above that.
+/// A resource has seen a newer epoch than the store knows: the next hold is above it.
 #[tokio::test]
 async fn a_fenced_effect_brings_a_hold_above_the_newest_epoch() {
     everywhere(|place| async move {
