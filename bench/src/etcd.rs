@@ -95,9 +95,9 @@ async fn one(client: Client, txn: Txn) -> Result<()> {
 }
 
 pub async fn run() -> Result<Vec<OperationRow>> {
-    let url = testkit::service(testkit::TEST_ETCD).context("no etcd is given")?;
+    let url = testkit::service(testkit::TEST_ETCD).context("TENURE_TEST_ETCD is not set")?;
     let hosts = url.trim_start_matches("etcd://");
-    let host = hosts.split(',').next().context("no etcd is given")?;
+    let host = hosts.split(',').next().context("TENURE_TEST_ETCD names no host")?;
     let mut rows = Vec::new();
     for holds in SIZES {
         // Ten thousand raw transactions take seconds.

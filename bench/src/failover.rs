@@ -108,13 +108,13 @@ fn row(
 
 fn url(store: &str, folder: &TempDir) -> Result<String> {
     let own = format!("failover{}", std::process::id());
-    let service = |name| testkit::service(name).context("the server is not given");
+    let service = |name| testkit::service(name).with_context(|| format!("{name} is not set"));
     Ok(match store {
         "sqlite" => format!("sqlite:{}", folder.path().join("failover.db").display()),
         "postgres" => format!("{}?schema={own}", service(testkit::TEST_POSTGRES)?),
         "redis" => format!("{}?prefix={own}", service(testkit::TEST_REDIS)?),
         "etcd" => format!("{}?prefix={own}", service(testkit::TEST_ETCD)?),
-        other => bail!("no store is called {other}"),
+        other => bail!("there is no store {other}"),
     })
 }
 
@@ -143,7 +143,7 @@ async fn assigned(member: &mut Membership) -> Result<Guard> {
         }
         bail!("the membership has ended")
     };
-    tokio::time::timeout(ASSIGN_TIMEOUT, guard).await.context("nothing was assigned")?
+    tokio::time::timeout(ASSIGN_TIMEOUT, guard).await.context("no duty was assigned in time")?
 }
 
 /// Waits until the member stands by behind the holder.
@@ -156,7 +156,7 @@ async fn waiting(member: &mut Membership) -> Result<()> {
         }
         bail!("the membership has ended")
     };
-    tokio::time::timeout(ASSIGN_TIMEOUT, standby).await.context("it does not stand by")?
+    tokio::time::timeout(ASSIGN_TIMEOUT, standby).await.context("the member does not stand by")?
 }
 
 /// Measures handovers in several groups concurrently, because joining takes longer than a handover.
@@ -241,7 +241,7 @@ async fn holder(url: &str, group: &str) -> Result<Child> {
     let output = child.stdout.take().context("no output")?;
     let mut lines = BufReader::new(output).lines();
     let line = tokio::time::timeout(ASSIGN_TIMEOUT, lines.next_line()).await??;
-    ensure!(line.as_deref() == Some("held"), "the holder said {line:?}");
+    ensure!(line.as_deref() == Some("held"), "unexpected output of the holder: {line:?}");
     Ok(child)
 }
 
@@ -261,13 +261,13 @@ async fn settles(url: &str) -> Result<Vec<Duration>> {
         let mut held = [0; INSTANCES];
         let settled = async {
             while held.iter().any(|held| *held != share) {
-                let (n, now) = heard.recv().await.context("the members are gone")?;
+                let (n, now) = heard.recv().await.context("the members have ended")?;
                 held[n] = now;
             }
             anyhow::Ok(began.elapsed())
         };
         let settled = tokio::time::timeout(ASSIGN_TIMEOUT, settled).await;
-        times.push(settled.with_context(|| format!("it does not settle: {held:?}"))??);
+        times.push(settled.with_context(|| format!("the group does not settle: {held:?}"))??);
         members.shutdown().await;
     }
     Ok(times)

@@ -67,9 +67,9 @@ pub async fn run(wanted: &[String]) -> Result<()> {
     let size = match wanted {
         [] => FULL_SCALE,
         [word] if word == "small" => SMALL,
-        _ => bail!("heartbeat [small]"),
+        _ => bail!("usage: cargo xtask bench heartbeat [small]"),
     };
-    let url = service(TEST_POSTGRES).context("run it by `cargo xtask bench heartbeat`")?;
+    let url = service(TEST_POSTGRES).context("run this with `cargo xtask bench heartbeat`")?;
     let schema = format!("beats_{}", Uuid::new_v4().simple());
     let store = format!("{url}?schema={schema}");
     storage::open(&StoreUrl::parse(&store)?, IfAbsent::Create).await?;
@@ -150,10 +150,10 @@ impl CpuTimes {
     fn read(process: &Path) -> Result<Self> {
         let stat = std::fs::read_to_string(process.join("stat"))?;
         // The name, in brackets, may contain anything.
-        let (_, rest) = stat.rsplit_once(')').context("no name")?;
+        let (_, rest) = stat.rsplit_once(')').context("a process without a name")?;
         let fields: Vec<&str> = rest.split_whitespace().collect();
         let number = |place: usize| -> Result<f64> {
-            Ok(fields.get(place).context("a short line")?.parse::<f64>()?)
+            Ok(fields.get(place).context("a short line in /proc")?.parse::<f64>()?)
         };
         // The kernel reports hundredths of a second, whatever its own ticks are.
         let seconds = |place: usize| Ok::<f64, anyhow::Error>(number(place)? / 100.0);

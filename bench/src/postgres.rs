@@ -77,7 +77,8 @@ impl RawPostgres {
 }
 
 pub async fn run() -> Result<Vec<OperationRow>> {
-    let url = testkit::service(testkit::TEST_POSTGRES).context("no PostgreSQL is given")?;
+    let url =
+        testkit::service(testkit::TEST_POSTGRES).context("TENURE_TEST_POSTGRES is not set")?;
     let mut rows = Vec::new();
     for holds in SIZES {
         let raw = RawPostgres::new(&url, holds).await?;

@@ -101,7 +101,7 @@ impl RawRedis {
 }
 
 pub async fn run() -> Result<Vec<OperationRow>> {
-    let url = testkit::service(testkit::TEST_REDIS).context("no Redis is given")?;
+    let url = testkit::service(testkit::TEST_REDIS).context("TENURE_TEST_REDIS is not set")?;
     let mut rows = Vec::new();
     for holds in SIZES {
         let mut raw = RawRedis::new(&url, holds).await?;

@@ -49,85 +49,85 @@ impl fmt::Display for PlanRow {
 
 /// Plans, prints the table, and fails if a bar is missed.
 pub fn run() -> Result<()> {
-    let mut all = seats()?;
-    let mut charges = charges()?;
+    let mut all = make_members()?;
+    let mut duties = make_duties()?;
     let (two, half) = (Duration::from_secs(2), Duration::from_millis(500));
-    let (first, row) = measure("from nothing", &charges, &all[..MEMBERS], two)?;
+    let (first, row) = measure("from nothing", &duties, &all[..MEMBERS], two)?;
     let mut rows = vec![row];
-    hold(&mut charges, &first);
-    let (_, row) = measure("again, nothing new", &charges, &all[..MEMBERS], half)?;
+    hold(&mut duties, &first);
+    let (_, row) = measure("again, nothing new", &duties, &all[..MEMBERS], half)?;
     rows.push(row);
-    let (_, row) = measure("after a join", &charges, &all, half)?;
+    let (_, row) = measure("after a join", &duties, &all, half)?;
     rows.push(row);
     // The last member leaves, so its duties have no holder.
-    let (_, row) = measure("after a leave", &charges, &all[..MEMBERS - 1], half)?;
+    let (_, row) = measure("after a leave", &duties, &all[..MEMBERS - 1], half)?;
     rows.push(row);
-    dress(&mut charges, &mut all)?;
-    let (_, row) = measure("after pins, zones and weights", &charges, &all, two)?;
+    dress(&mut duties, &mut all)?;
+    let (_, row) = measure("after pins, zones and weights", &duties, &all, two)?;
     rows.push(row);
-    charges.iter_mut().for_each(|charge| charge.holder = None);
-    let (first, row) = measure("from nothing with them", &charges, &all[..MEMBERS], two)?;
+    duties.iter_mut().for_each(|duty| duty.holder = None);
+    let (first, row) = measure("from nothing with them", &duties, &all[..MEMBERS], two)?;
     rows.push(row);
-    hold(&mut charges, &first);
-    let (_, row) = measure("after a join with them", &charges, &all, half)?;
+    hold(&mut duties, &first);
+    let (_, row) = measure("after a join with them", &duties, &all, half)?;
     rows.push(row);
     conclude(HEADING, &rows)
 }
 
 fn measure(
     name: &'static str,
-    charges: &[RosterDuty],
-    seats: &[RosterMember],
+    duties: &[RosterDuty],
+    members: &[RosterMember],
     bar: Duration,
 ) -> Result<(Plan, PlanRow)> {
     let mut times = Vec::new();
     let mut made = Plan::default();
     for _ in 0..PLAN_ROUNDS {
         let before = Instant::now();
-        made = black_box(plan(black_box(charges), black_box(seats)));
+        made = black_box(plan(black_box(duties), black_box(members)));
         times.push(before.elapsed());
     }
-    ensure!(made.seats.iter().all(Option::is_some), "{name}: some duties are not planned");
+    ensure!(made.holders.iter().all(Option::is_some), "{name}: some duties are not planned");
     times.sort_unstable();
-    let differs = |(charge, seat): &(&RosterDuty, &Option<u32>)| charge.holder != **seat;
-    let moved = charges.iter().zip(&made.seats).filter(differs).count();
+    let differs = |(duty, member): &(&RosterDuty, &Option<u32>)| duty.holder != **member;
+    let moved = duties.iter().zip(&made.holders).filter(differs).count();
     let (median, worst) = (times[PLAN_ROUNDS / 2], times[PLAN_ROUNDS - 1]);
-    Ok((made, PlanRow { plan: name, members: seats.len(), moved, median, worst, bar }))
+    Ok((made, PlanRow { plan: name, members: members.len(), moved, median, worst, bar }))
 }
 
-fn hold(charges: &mut [RosterDuty], plan: &Plan) {
-    for (charge, seat) in charges.iter_mut().zip(&plan.seats) {
-        charge.holder = *seat;
+fn hold(duties: &mut [RosterDuty], plan: &Plan) {
+    for (duty, member) in duties.iter_mut().zip(&plan.holders) {
+        duty.holder = *member;
     }
 }
 
 /// Sets weights of one to four, four zones, a zone for every duty, and a pin for every tenth.
-fn dress(charges: &mut [RosterDuty], seats: &mut [RosterMember]) -> Result<()> {
+fn dress(duties: &mut [RosterDuty], members: &mut [RosterMember]) -> Result<()> {
     let zones = ["a", "b", "c", "d"].map(Label::new);
     let zones: Vec<Label> = zones.into_iter().collect::<Result<_, _>>()?;
-    for (n, seat) in (0..).zip(&mut *seats) {
-        seat.weight = 1 + n as u32 % 4;
-        seat.zone = Some(zones[n / 7 % 4].clone());
+    for (n, member) in (0..).zip(&mut *members) {
+        member.weight = 1 + n as u32 % 4;
+        member.zone = Some(zones[n / 7 % 4].clone());
     }
-    for (n, charge) in charges.iter_mut().enumerate() {
-        charge.zone = Some(zones[n / 3 % 4].clone());
-        charge.pin = (n % 10 == 0).then(|| match n / 10 % 2 {
-            0 => Pin::Instance(seats[n / 20 % MEMBERS].instance.clone()),
+    for (n, duty) in duties.iter_mut().enumerate() {
+        duty.zone = Some(zones[n / 3 % 4].clone());
+        duty.pin = (n % 10 == 0).then(|| match n / 10 % 2 {
+            0 => Pin::Instance(members[n / 20 % MEMBERS].instance.clone()),
             _ => Pin::Zone(zones[n / 20 % 4].clone()),
         });
     }
     Ok(())
 }
 
-fn charges() -> Result<Vec<RosterDuty>> {
+fn make_duties() -> Result<Vec<RosterDuty>> {
     let duty = |n| DutyId::new(format!("shard-{n:07}"));
-    let charge = |n| Ok(RosterDuty { duty: duty(n)?, holder: None, zone: None, pin: None });
-    (0..DUTIES).map(charge).collect()
+    let make = |n| Ok(RosterDuty { duty: duty(n)?, holder: None, zone: None, pin: None });
+    (0..DUTIES).map(make).collect()
 }
 
 /// Returns one member more than planned at first, for the join.
-fn seats() -> Result<Vec<RosterMember>> {
-    let seat = |n| {
+fn make_members() -> Result<Vec<RosterMember>> {
+    let make = |n| {
         let instance = InstanceId::new(format!("api-{n:03}-1736598400000000000-a1b2c3d4"))?;
         let room = usize::MAX;
         Ok(RosterMember {
@@ -140,5 +140,5 @@ fn seats() -> Result<Vec<RosterMember>> {
             name: None,
         })
     };
-    (0..=MEMBERS).map(seat).collect()
+    (0..=MEMBERS).map(make).collect()
 }

@@ -40,9 +40,9 @@ pub struct Churned {
 }
 
 /// Samples per run, for any length.
-const LOOKS: u32 = 60;
+const SAMPLES: u32 = 60;
 /// Pause between two joins or leaves.
-const SAMPLE_INTERVAL: Duration = Duration::from_millis(1_500);
+const CHANGE_INTERVAL: Duration = Duration::from_millis(1_500);
 /// Entries of the audit trail: few, so that it is full within the first third.
 const AUDIT: usize = 1_000;
 /// Rows that an instance may leave behind for a week: its session, so that it never returns.
@@ -87,8 +87,8 @@ impl Churned {
 impl fmt::Display for Churned {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}\n", self.report)?;
-        writeln!(f, "{} instances came, most of them went", self.came)?;
-        writeln!(f, "duties moved are those of the last {AUDIT} records, about: no more is kept")?;
+        writeln!(f, "{} instances were started", self.came)?;
+        writeln!(f, "moves cover only about the last {AUDIT} audit records")?;
         writeln!(f, "{:<20} {:>11} {:>11} {:>11}", "", "first third", "last third", "limit")?;
         for (name, first, last, limit) in self.rows() {
             writeln!(f, "{name:<20} {first:>11} {last:>11} {limit:>11}")?;
@@ -113,7 +113,7 @@ pub async fn churn(options: &ChaosOptions) -> Result<Churned> {
     let (mut samples, mut turn) = (Vec::new(), 0);
     let mut leaving = JoinSet::new();
     while began.elapsed() < options.length {
-        let look = options.length * (samples.len() as u32 + 1) / LOOKS;
+        let look = options.length * (samples.len() as u32 + 1) / SAMPLES;
         if began.elapsed() >= look {
             let sample = sample(&world).await?;
             say(&format!("{:6.1} s  {sample:?}", began.elapsed().as_secs_f64()));
@@ -123,7 +123,7 @@ pub async fn churn(options: &ChaosOptions) -> Result<Churned> {
             leaving.spawn(left.gone());
         }
         turn += 1;
-        sleep(SAMPLE_INTERVAL).await;
+        sleep(CHANGE_INTERVAL).await;
     }
     while let Some(left) = leaving.join_next().await {
         left??;
@@ -154,7 +154,7 @@ async fn change(
 }
 
 async fn sample(world: &Arc<ChaosRun>) -> Result<Sample> {
-    let survivor = world.fleet.lock().await.pid(0).context("the first one is gone")?;
+    let survivor = world.fleet.lock().await.pid(0).context("the first instance has ended")?;
     let place = Arc::clone(&world.place);
     let looking = move || -> Result<Sample> {
         Ok(Sample {
@@ -172,5 +172,5 @@ fn memory(process: u32) -> Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let number = line.and_then(|line| line.split_whitespace().next());
-    number.context("a process has memory")?.parse().context("memory is a number")
+    number.context("no VmRSS in /proc")?.parse().context("VmRSS is not a number")
 }

@@ -42,13 +42,13 @@ impl FailedOver {
         let mut wrong = Vec::new();
         let said = if self.synchronous { Level::ExclusiveEffects } else { Level::AtLeastOnce };
         if self.level != said {
-            wrong.push(format!("doctor says {}, and should say {said}", self.level));
+            wrong.push(format!("doctor reports {}, expected {said}", self.level));
         }
         if self.lost_before > 0 {
-            wrong.push(format!("{} commits are lost that the standby had", self.lost_before));
+            wrong.push(format!("{} commits that the standby had are lost", self.lost_before));
         }
         if !self.synchronous && self.spared.commits == 0 {
-            wrong.push("nothing was lost, so nothing was shown".to_owned());
+            wrong.push("nothing was lost, so the run proves nothing".to_owned());
         }
         wrong.extend(self.report.wrong.iter().cloned());
         wrong
@@ -59,15 +59,15 @@ impl fmt::Display for FailedOver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let how = if self.synchronous { "synchronous" } else { "asynchronous" };
         let Self { level, lost, report, .. } = self;
-        writeln!(f, "replication          {how}; doctor says {level}")?;
+        writeln!(f, "replication          {how}; doctor reports {level}")?;
         writeln!(f, "effects accepted     {}", report.effects)?;
-        writeln!(f, "answered and lost    {lost}")?;
+        writeln!(f, "acknowledged, lost   {lost}")?;
         writeln!(f, "  before the cut     {}", self.lost_before)?;
         let (gap, recovered) = (report.longest_gap(), report.recovered.unwrap_or_default());
         writeln!(f, "longest gap          {:.1} s", gap.as_secs_f64())?;
-        writeln!(f, "all act again after  {:.1} s", recovered.as_secs_f64())?;
+        writeln!(f, "recovered after      {:.1} s", recovered.as_secs_f64())?;
         let Spared { commits, reads, grants } = self.spared;
-        write!(f, "lost as said         {commits} commits, {reads} reads, {grants} grants")?;
+        write!(f, "lost as reported     {commits} commits, {reads} reads, {grants} grants")?;
         for wrong in self.wrong() {
             write!(f, "\nBROKEN: {wrong}")?;
         }
@@ -78,7 +78,7 @@ impl fmt::Display for FailedOver {
 /// Returns host and port of a URL.
 fn address(url: &str) -> Result<&str> {
     let after = url.split_once('@').map(|(_, after)| after);
-    after.and_then(|after| after.split('/').next()).context("the URL has a user and a host")
+    after.and_then(|after| after.split('/').next()).context("the URL lacks a user or a host")
 }
 
 /// Returns the time at which the server at the other end died. It gave all responses after the cut

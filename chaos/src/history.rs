@@ -72,8 +72,8 @@ impl FinalState {
             let Some(last) = page.last() else { break };
             range.after = last.seq;
             for entry in page.into_iter().filter(|entry| entry.kind == AuditKind::Granted) {
-                let duty = entry.duty.context("a grant is of a duty")?.id.to_string();
-                let epoch = entry.epoch.context("a grant has an epoch")?.get();
+                let duty = entry.duty.context("a grant without a duty")?.id.to_string();
+                let epoch = entry.epoch.context("a grant without an epoch")?.get();
                 stored.grants.push((duty, epoch, entry.instance.to_string()));
             }
         }
@@ -111,7 +111,8 @@ impl RunHistory {
             let told: Option<u64> = history.newest(duty);
             let newest = kept.iter().map(|written| written.version).max();
             if told > newest {
-                let what = format!("{duty}: version {told:?} was answered, {newest:?} is stored");
+                let what =
+                    format!("{duty}: version {told:?} was acknowledged, {newest:?} is stored");
                 history.contradictions.push(what);
             }
             for written in kept {

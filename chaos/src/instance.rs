@@ -265,7 +265,7 @@ fn document(event: u64) -> Result<Document, StoreError> {
 /// Returns the number of the event in a checkpoint.
 pub(crate) fn event_of(document: &Document) -> Result<u64, StoreError> {
     let text = String::from_utf8_lossy(document.as_bytes());
-    text.parse().map_err(|_| StoreError::refused(Code::Damaged, format!("no event: {text:?}")))
+    text.parse().map_err(|_| StoreError::refused(Code::Damaged, format!("not an event: {text:?}")))
 }
 
 async fn pause(guard: &Guard, ms: u64) {

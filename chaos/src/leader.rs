@@ -24,7 +24,7 @@ pub async fn leader(options: &ChaosOptions, rounds: usize) -> Result<ChaosReport
         world.fleet.lock().await.start(slot, None)?;
     }
     let working = || async {
-        timeout(options.patience, world.working()).await.context("not every duty is acted on")
+        timeout(options.patience, world.working()).await.context("not every duty is worked on")
     };
     working().await?;
     let (began, from) = (Instant::now(), now());
@@ -44,7 +44,7 @@ pub async fn leader(options: &ChaosOptions, rounds: usize) -> Result<ChaosReport
         world.place.with_etcd(move |etcd| etcd.start_again(killed)).await?;
         working().await?;
         let seconds = without.as_secs_f64();
-        say(&format!("round {round}: member {killed} was killed, all act after {seconds:.1} s"));
+        say(&format!("round {round}: member {killed} was killed, recovered after {seconds:.1} s"));
         sleep(options.ttl).await;
     }
     let until = now();

@@ -21,7 +21,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum ChaosCommand {
-    /// Inject faults by seed into one store, recover, and report; exit code 1 if it is broken.
+    /// Inject faults by seed into one store, recover, and report; exit code 1 if a rule was broken.
     Run(RunArgs),
     /// Kill the leader of a three-member etcd repeatedly.
     Leader {
@@ -29,7 +29,7 @@ enum ChaosCommand {
         #[arg(long, default_value_t = 5)]
         rounds: usize,
     },
-    /// Replace every instance by a newer one, with surge and without.
+    /// Replace every instance with a newer one, with and without surge.
     Rolling {
         /// Store to test.
         #[arg(long)]
@@ -41,7 +41,7 @@ enum ChaosCommand {
         #[arg(long, default_value_t = 100)]
         duties: u32,
     },
-    /// Start and end instances; memory, files and rows of what stays must not grow.
+    /// Start and end instances; memory, files and rows that remain must not grow.
     Churn {
         /// Store to test.
         #[arg(long)]
@@ -111,7 +111,7 @@ async fn main() {
 }
 
 fn minutes(minutes: f64) -> Result<Duration> {
-    ensure!((0.01..=10_000.0).contains(&minutes), "minutes are 0.01 to 10000");
+    ensure!((0.01..=10_000.0).contains(&minutes), "minutes must be 0.01 to 10000");
     Ok(Duration::from_secs_f64(minutes * 60.0))
 }
 
@@ -119,12 +119,12 @@ async fn lead(rounds: usize) -> Result<()> {
     let options = ChaosOptions::new(std::env::current_exe()?, ChaosStore::Etcd, 0, Duration::ZERO);
     let report = leader(&options, rounds).await?;
     println!("{report}");
-    ensure!(report.is_sound(), "etcd without its leader is broken");
+    ensure!(report.is_sound(), "killing the leader of etcd broke a rule");
     Ok(())
 }
 
 async fn roll(store: ChaosStore, instances: usize, duties: u32) -> Result<()> {
-    ensure!(instances > 1, "two instances at least");
+    ensure!(instances > 1, "--instances must be above 1");
     let mut options = ChaosOptions::new(std::env::current_exe()?, store, 0, Duration::ZERO);
     (options.instances, options.duties) = (instances, duties);
     // Long, so that nothing expires on a busy machine and a hundred duties can be acted on.
@@ -135,7 +135,7 @@ async fn roll(store: ChaosStore, instances: usize, duties: u32) -> Result<()> {
         println!("{rolled}\n");
         broken += rolled.wrong().len();
     }
-    ensure!(broken == 0, "a rolling restart on {store} is broken");
+    ensure!(broken == 0, "a rolling restart on {store} exceeded a limit or broke a rule");
     Ok(())
 }
 
@@ -143,7 +143,7 @@ async fn churn_for(store: ChaosStore, wanted: f64) -> Result<()> {
     let options = ChaosOptions::new(std::env::current_exe()?, store, 0, minutes(wanted)?);
     let churned = churn(&options).await?;
     println!("{churned}");
-    ensure!(churned.wrong().is_empty(), "churn on {store} is broken");
+    ensure!(churned.wrong().is_empty(), "churn on {store} exceeded a limit or broke a rule");
     Ok(())
 }
 
@@ -156,14 +156,14 @@ async fn fail_over(patroni: bool) -> Result<()> {
         println!("{failed_over}\n");
         broken += failed_over.wrong().len();
     }
-    ensure!(broken == 0, "a failover is not as doctor says");
+    ensure!(broken == 0, "a failover violated the guarantee that doctor reported");
     Ok(())
 }
 
 async fn chaos(wanted: RunArgs) -> Result<()> {
     // Half of the bits are unique enough, and easier to type.
     let seed = wanted.seed.unwrap_or_else(|| u64::from(process::entropy() as u32));
-    ensure!(wanted.instances > 0 && wanted.duties > 0, "one instance and one duty at least");
+    ensure!(wanted.instances > 0 && wanted.duties > 0, "--instances and --duties must be above 0");
     let length = minutes(wanted.minutes)?;
     let program = std::env::current_exe()?;
     let mut options = ChaosOptions::new(program, wanted.store, seed, length);
@@ -181,6 +181,6 @@ async fn chaos(wanted: RunArgs) -> Result<()> {
     println!("seed {seed}");
     let report = run(&options).await?;
     println!("{report}");
-    ensure!(report.is_sound(), "seed {seed} on {} is broken", wanted.store);
+    ensure!(report.is_sound(), "seed {seed} on {} broke a rule", wanted.store);
     Ok(())
 }

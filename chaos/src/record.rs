@@ -165,7 +165,7 @@ impl InstanceRecord {
         let words: Vec<&str> = text.splitn(6, ' ').collect();
         let number = |index: usize| -> Result<u64> {
             let word = words.get(index).with_context(|| format!("too short: {text:?}"))?;
-            word.parse().with_context(|| format!("no number {word:?} in {text:?}"))
+            word.parse().with_context(|| format!("{word:?} in {text:?} is not a number"))
         };
         let word = |index: usize| words.get(index).map_or("", |word| *word).to_owned();
         let under = || Ok::<_, anyhow::Error>(Under { duty: word(1), epoch: number(2)? });
@@ -182,7 +182,8 @@ impl InstanceRecord {
             }
             "commit" => {
                 let rest = word(5);
-                let (after, outcome) = rest.split_once(' ').context("a commit has an outcome")?;
+                let (after, outcome) =
+                    rest.split_once(' ').context("a commit without an outcome")?;
                 Self::Commit {
                     under: under()?,
                     event: number(3)?,
@@ -192,7 +193,7 @@ impl InstanceRecord {
                 }
             }
             "plain" => Self::Plain { under: under()?, before: number(3)?, after: number(4)? },
-            _ => bail!("no line of an instance: {text:?}"),
+            _ => bail!("not a record of an instance: {text:?}"),
         })
     }
 }
@@ -250,7 +251,11 @@ impl InstanceLog {
         if lines.is_empty() {
             return Ok(None);
         }
-        ensure!(matches!(lines[0], InstanceRecord::Hello { .. }), "{} has no head", path.display());
+        ensure!(
+            matches!(lines[0], InstanceRecord::Hello { .. }),
+            "{} lacks its first line",
+            path.display()
+        );
         let InstanceRecord::Hello { instance } = lines.remove(0) else { return Ok(None) };
         Ok(Some(Self { instance, lines }))
     }

@@ -52,7 +52,7 @@ impl RollingReport {
         }
         let gap = self.report.longest_gap();
         if gap > *bar {
-            wrong.push(format!("nothing was done on a duty for {gap:?}, the bar is {bar:?}"));
+            wrong.push(format!("a duty was without effects for {gap:?}, the limit is {bar:?}"));
         }
         wrong
     }
@@ -107,7 +107,7 @@ pub async fn rolling(options: &ChaosOptions, surge: bool) -> Result<RollingRepor
             joined(&world, count + 1).await?;
         }
         let leaving = world.fleet.lock().await.end(slot, Signal::SIGTERM);
-        leaving.context("nobody runs there")?.gone().await?;
+        leaving.context("no instance runs in this slot")?.gone().await?;
         if !surge {
             settled(&world, options, count - 1, options.duties as usize / (count - 1)).await?;
             world.fleet.lock().await.start(newer, Some("v1"))?;
@@ -145,7 +145,7 @@ async fn joined(world: &ChaosRun, count: usize) -> Result<()> {
             sleep(SURVEY_INTERVAL).await;
         }
     };
-    timeout(EVEN, waiting).await.context("the newer one does not join")
+    timeout(EVEN, waiting).await.context("the newer instance does not join")
 }
 
 /// Waits until this many members hold everything, each its share or one more.
@@ -174,7 +174,7 @@ async fn settled(
             sleep(SURVEY_INTERVAL).await;
         }
     };
-    timeout(options.patience, waiting).await.context("not everything is held")
+    timeout(options.patience, waiting).await.context("not every duty is held")
 }
 
 /// Returns the grants that detours may have added: a duty that was not claimed in time, was lost by

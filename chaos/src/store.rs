@@ -107,7 +107,7 @@ impl StoreUnderTest {
             false => pair(synchronous),
         };
         let server = tokio::task::spawn_blocking(start).await??;
-        let port = server.port().context("a server has a port")?;
+        let port = server.port().context("the server has no port")?;
         let proxy = DelayProxy::start(port).await?;
         let (own, other) = (format!("127.0.0.1:{port}"), proxy.port());
         let url = server.url().replace(&own, &format!("127.0.0.1:{other}"));
@@ -124,7 +124,7 @@ impl StoreUnderTest {
             let sender = match &place.server {
                 StoreServer::Pair(pair) => pair[0].sql(senders)?,
                 StoreServer::Patroni(pair) => pair.sql(0, senders)?,
-                _ => bail!("there is no standby"),
+                _ => bail!("the store has no standby"),
             };
             Ok(kill(Pid::from_raw(sender.trim().parse()?), Signal::SIGSTOP)?)
         };
@@ -151,7 +151,7 @@ impl StoreUnderTest {
                     // A synchronous primary acknowledges nothing without its standby.
                     pair.start_again(0)?;
                 }
-                _ => bail!("there is no standby"),
+                _ => bail!("the store has no standby"),
             }
             Ok(())
         };
@@ -166,7 +166,7 @@ impl StoreUnderTest {
         let place = Arc::clone(self);
         let acting = move || match &place.server {
             StoreServer::Etcd(etcd) => act(etcd),
-            _ => bail!("this is no etcd"),
+            _ => bail!("the store is not etcd"),
         };
         tokio::task::spawn_blocking(acting).await?
     }
@@ -234,7 +234,7 @@ impl StoreUnderTest {
     pub(crate) fn rows(&self) -> Result<u64> {
         let number = |text: String| -> Result<u64> {
             let digits: String = text.chars().filter(char::is_ascii_digit).collect();
-            digits.parse().with_context(|| format!("no number: {text:?}"))
+            digits.parse().with_context(|| format!("not a number: {text:?}"))
         };
         match &self.server {
             StoreServer::Sqlite(folder) => {
@@ -252,7 +252,7 @@ impl StoreUnderTest {
                 let words = "get  --prefix --keys-only --limit 1 --write-out fields";
                 let fields = server.etcdctl(&words.split(' ').collect::<Vec<_>>())?;
                 let count = fields.lines().find(|line| line.starts_with("\"Count\""));
-                number(count.context("etcd counts keys")?.to_owned())
+                number(count.context("etcd did not count its keys")?.to_owned())
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The store: the real one in memory, on virtual time, with the failures of each kind.
+//! Simulated store: the real memory store on virtual time, with the failures of each kind of store.
 
 use std::collections::VecDeque;
 use std::pin::pin;
@@ -22,12 +22,12 @@ use crate::ends::Ends;
 use crate::rng::SimRng;
 use crate::scenario::Kind;
 
-/// Virtual time as the store's clock.
+/// Virtual time, as the clock of the memory store.
 #[derive(Debug, Default)]
 pub struct VirtualClock(AtomicU64);
 
 impl VirtualClock {
-    /// Moves time on.
+    /// Sets the time.
     pub fn set(&self, now: Nanos) {
         self.0.store(now, Ordering::Relaxed);
     }
@@ -39,10 +39,10 @@ impl Clock for VirtualClock {
     }
 }
 
-/// Limit of writes that a failover may forget.
+/// Limit of writes that a failover may lose.
 const FORGETS: usize = 24;
 
-/// The store with its failures.
+/// The simulated store.
 #[derive(Debug)]
 pub struct SimStore {
     kind: Kind,
@@ -50,18 +50,18 @@ pub struct SimStore {
     ttl: Ttl,
     memory: Memory,
     clock: Arc<VirtualClock>,
-    /// Until when it cannot be reached.
+    /// Until when it is unreachable.
     away_until: Nanos,
-    /// Counts the resets that handles notice.
+    /// Number of resets that handles notice.
     incarnation: u32,
-    /// Snapshots before each of the last writes; kept only where a failover may return to them.
+    /// Snapshots before each of the last writes; kept only if a failover may restore them.
     past: VecDeque<(Snapshot, Option<Ends>)>,
-    /// When holds end before their sessions; only where they have a TTL of their own.
+    /// Ends of holds that differ from their sessions'; `None` if holds have no TTL of their own.
     ends: Option<Ends>,
 }
 
 impl SimStore {
-    /// An empty store.
+    /// Creates an empty store.
     pub fn new(kind: Kind, group: GroupName, ttl: Ttl) -> Self {
         let clock = Arc::new(VirtualClock::default());
         let memory = Memory::new(clock.clone());
@@ -70,13 +70,13 @@ impl SimStore {
         Self { kind, group, ttl, memory, clock, away_until: 0, incarnation: 0, past, ends }
     }
 
-    /// Moves its clock on. Holds whose time is over are free before anything else is served.
+    /// Sets the clock. Expired holds are released before the next request.
     pub fn set_time(&mut self, now: Nanos) {
         self.clock.set(now);
         let over = self.ends.as_mut().map(|ends| ends.over(now)).unwrap_or_default();
         for hold in over {
             let session = self.session_of(&hold);
-            // A word: always a valid reason. Where the session is over the hold is, too.
+            // A short word is always valid. If the session has ended, so has the hold.
             let reason = Reason::new("expired").expect("a valid reason");
             let _ = self::now(self.memory.release(&session, &[hold], &reason));
         }
@@ -91,34 +91,34 @@ impl SimStore {
         }
     }
 
-    /// Whether it answers.
+    /// Whether it is reachable.
     pub fn is_up(&self, now: Nanos) -> bool {
         now >= self.away_until
     }
 
-    /// Takes it away until then.
+    /// Makes it unreachable until then.
     pub fn go_away(&mut self, until: Nanos) {
         self.away_until = self.away_until.max(until);
     }
 
-    /// Brings it back.
+    /// Makes it reachable again.
     pub fn come_back(&mut self, now: Nanos) {
         self.away_until = self.away_until.min(now);
     }
 
-    /// Returns the incarnation that a handle opened now knows.
+    /// Returns the incarnation that a newly opened handle knows.
     pub fn incarnation(&self) -> u32 {
         self.incarnation
     }
 
-    /// Whether the handle must be told that the store is another one; it is told once.
+    /// Whether the handle must report a reset; that happens once per reset.
     pub fn is_reset(&self, seen: &mut u32) -> bool {
         let reset = *seen != self.incarnation;
         *seen = self.incarnation;
         reset
     }
 
-    /// Answers a request of the engine; a look reads the members alone.
+    /// Answers a request of the engine; a look reads only the members.
     pub fn perform(&mut self, request: &StoreRequest, seen: &mut u32) -> StoreResponse {
         let reset = self.is_reset(seen);
         if !matches!(request, StoreRequest::Look { .. }) {
@@ -140,7 +140,7 @@ impl SimStore {
             StoreRequest::Open(open) => {
                 StoreResponse::Open(unless(reset, || now(store.open_session(open))))
             }
-            // A handle that finds another store has lost its session with it.
+            // A handle that finds another store has lost its session.
             StoreRequest::KeepAlive { .. } if reset => {
                 StoreResponse::KeepAlive(Ok(KeptAlive::Ended))
             }
@@ -168,8 +168,8 @@ impl SimStore {
         }
     }
 
-    /// Holds with a TTL of their own end with what is left of their session when they are
-    /// granted; a keep-alive extends those that it names.
+    /// Tracks the TTLs of holds where they have their own: a grant gives a hold the remaining time
+    /// of its session, and a keep-alive extends the holds that it names.
     fn count_ends(&mut self, request: &StoreRequest, answer: &StoreResponse) {
         let (now, Some(mut ends)) = (self.clock.now().as_nanos(), self.ends.take()) else {
             return;
@@ -198,7 +198,7 @@ impl SimStore {
         self.ends = Some(ends);
     }
 
-    /// The rest of a look, which is read a moment later.
+    /// Reads the rest of a look, a moment after the members.
     pub fn look_on(&self, view: &mut GroupView, holders: bool) -> Result<(), StoreError> {
         view.document = now(self.memory.group_document(&self.group))?;
         view.holders = match holders {
@@ -223,12 +223,12 @@ impl SimStore {
         self.remember();
         let stored = now(self.memory.group_document(&self.group));
         if let (Ok(stored), Ok(document)) = (stored, group.document()) {
-            // It was read just now: nobody was faster.
+            // The version was read just now, so there is no conflict.
             let _ = now(self.memory.replace_group_document(&self.group, stored.version, &document));
         }
     }
 
-    /// The checkpoint of a duty.
+    /// Loads the checkpoint of a duty.
     pub fn load(&self, duty: &DutyKey) -> Option<Checkpoint> {
         let loaded = now(self.memory.load(std::slice::from_ref(duty)));
         loaded.ok()?.pop().flatten()
@@ -241,14 +241,14 @@ impl SimStore {
         done.pop().ok_or_else(|| StoreError::unknown(Code::Failed, "no answer"))
     }
 
-    /// Until when a hold stands if nobody extends it; zero when it does not.
+    /// Returns when a hold ends if it is not extended; zero when it is not valid.
     pub fn ends_at(&self, hold: &Hold) -> Nanos {
         let session = self.memory.ends_at(hold).map_or(0, LocalInstant::as_nanos);
         let own = self.ends.as_ref().map(|ends| ends.of(hold).unwrap_or(0));
         own.map_or(session, |own| own.min(session))
     }
 
-    /// Puts an instance out.
+    /// Evicts an instance.
     pub fn evict(&mut self, instance: &InstanceId, when: Evict) -> Option<Evicted> {
         self.remember();
         let reason = Reason::new("operator").ok()?;
@@ -260,21 +260,21 @@ impl SimStore {
         self.memory.lapse(session);
     }
 
-    /// The members now.
+    /// Returns the current members.
     pub fn members(&self) -> Vec<Member> {
         now(self.memory.members(&self.group)).unwrap_or_default()
     }
 
-    /// The group now.
+    /// Returns the current state of the group.
     pub fn view(&self) -> GroupView {
         let mut view = GroupView { members: self.members(), ..GroupView::default() };
-        // The memory store does not fail to be read.
+        // Reading the memory store does not fail.
         let _ = self.look_on(&mut view, true);
         view
     }
 
-    /// Comes back from a restart, or over to a replica. Says in words what that meant, and whether
-    /// holds may have ended by it.
+    /// Restarts, or fails over to a replica. Returns a description of the effect, and whether holds
+    /// may have ended.
     pub fn restart(&mut self, at: Nanos, rng: &mut SimRng) -> (String, bool) {
         match self.kind {
             Kind::Durable => ("nothing was lost".to_owned(), false),
@@ -284,14 +284,14 @@ impl SimStore {
             }
             Kind::RedisAof => {
                 let floor = self.floor(at);
-                // Its floor is a time in microseconds: far from the end of the range.
+                // The floor is a time in microseconds, far from the end of the range.
                 let adopt = Adopt { entropy: rng.wide(), floor };
                 let _ = now(self.memory.adopt(&adopt));
                 self.incarnation += 1;
                 self.ends = Some(Ends::default());
-                (format!("sessions are gone, epochs go on above {floor}"), true)
+                (format!("sessions are gone, epochs continue above {floor}"), true)
             }
-            // Beliefs are not judged there.
+            // Beliefs are not judged for lossy stores.
             Kind::Lossy => (self.fail_over(at, rng), false),
         }
     }
@@ -311,10 +311,10 @@ impl SimStore {
         self.memory.restore(before, floor);
         self.ends = ends;
         let what = if all { "everything".to_owned() } else { format!("{lost} writes") };
-        format!("{what} forgotten, epochs go on above {floor}, handles are told: {tells}")
+        format!("{what} lost, epochs continue above {floor}, handles report a reset: {tells}")
     }
 
-    /// Above everything that was granted: a grant adds one, and there are few.
+    /// Returns an epoch above everything that was granted: a grant adds one, and there are few.
     fn floor(&self, at: Nanos) -> Epoch {
         Epoch::new(1_000_000 + at / 1000).unwrap_or(Epoch::ZERO)
     }
@@ -352,16 +352,16 @@ fn ahead(instance: &InstanceId, ttl: Ttl) -> Nanos {
     ttl.as_millis() * 1_000_000 / 10 * (sum % 10)
 }
 
-/// The error for a handle that finds another store.
+/// Returns the error for a handle that finds another store.
 pub fn reset() -> StoreError {
-    StoreError::refused(Code::Reset, "the store is another one")
+    StoreError::refused(Code::Reset, "the store was reset")
 }
 
 fn unless<T>(reset: bool, call: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
     if reset { Err(self::reset()) } else { call() }
 }
 
-/// The memory store never waits: its futures are ready at once.
+/// Returns the result of a future of the memory store, which is always ready at once.
 fn now<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,

@@ -1,4 +1,4 @@
-//! Coverage: a fault that never happens proves nothing.
+//! Coverage: counts what the runs reached, because a fault that never happens proves nothing.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,23 +7,23 @@ use tenure_core::Change;
 
 use crate::scenario::{Fault, Kind};
 
-/// Why work is asked to come to its end.
+/// Reasons for which work is asked to finish.
 const DRAINS: &[&str] = &["balance", "drain", "gone", "leave", "paused", "pin"];
 
-/// Lines that operators write into the document of the group.
+/// Lines that operators write into the group document.
 const OPERATORS: &[&str] = &["cordon", "drain", "pause", "pause-all", "pin", "weight"];
 
-/// Count per thing that was reached.
+/// Number of times that each thing was reached.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Coverage(BTreeMap<(&'static str, &'static str), u64>);
 
 impl Coverage {
-    /// Counts one of a kind.
+    /// Counts one occurrence.
     pub fn count(&mut self, kind: &'static str, what: &'static str) {
         *self.0.entry((kind, what)).or_default() += 1;
     }
 
-    /// Adds another run.
+    /// Adds the counts of another run.
     pub fn add(&mut self, other: &Self) {
         for (key, count) in &other.0 {
             *self.0.entry(*key).or_default() += count;
@@ -51,7 +51,7 @@ impl Coverage {
     }
 }
 
-/// A table, one line each.
+/// Displays a table, one line per entry.
 impl fmt::Display for Coverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for ((kind, what), count) in &self.0 {

@@ -1,5 +1,5 @@
-//! A TTL of each hold, beside the one of its session, as Redis has it: a grant gives a hold what
-//! is left of its session's time, and a keep-alive extends only the holds that it names.
+//! TTLs of single holds, beside those of their sessions, as in Redis: a grant gives a hold the
+//! remaining time of its session, and a keep-alive extends only the holds that it names.
 
 use std::collections::BTreeMap;
 
@@ -8,17 +8,17 @@ use tenure_core::{DutyId, Hold};
 
 use crate::Nanos;
 
-/// When each hold ends by itself.
+/// End of each hold.
 #[derive(Clone, Debug, Default)]
 pub struct Ends(BTreeMap<DutyId, (Hold, Nanos)>);
 
 impl Ends {
-    /// A hold was granted.
+    /// Adds a granted hold.
     pub fn begin(&mut self, hold: Hold, until: Nanos) {
         self.0.insert(hold.duty.id.clone(), (hold, until));
     }
 
-    /// A hold was named by a keep-alive, and stands.
+    /// Extends a hold that a keep-alive named and that is still valid.
     pub fn extend(&mut self, hold: &Hold, until: Nanos) {
         let same = |known: &Hold| known.epoch == hold.epoch && known.nonce == hold.nonce;
         if let Some((_, end)) = self.0.get_mut(&hold.duty.id).filter(|(known, _)| same(known)) {
@@ -26,7 +26,7 @@ impl Ends {
         }
     }
 
-    /// The holds whose time is over; each is told once.
+    /// Removes and returns the holds that have ended.
     pub fn over(&mut self, now: Nanos) -> Vec<Hold> {
         if self.0.values().all(|(_, end)| *end > now) {
             return Vec::new();
@@ -37,7 +37,7 @@ impl Ends {
         over
     }
 
-    /// When a hold ends, if that is known.
+    /// Returns when a hold ends, if that is known.
     pub fn of(&self, hold: &Hold) -> Option<Nanos> {
         let (known, end) = self.0.get(&hold.duty.id)?;
         (known.epoch == hold.epoch && known.nonce == hold.nonce).then_some(*end)
@@ -74,7 +74,7 @@ mod tests {
         ends.begin(hold("x", 1), 10);
         ends.begin(hold("y", 1), 10);
         ends.extend(&hold("x", 1), 15);
-        // Another epoch is another hold.
+        // Another epoch is a different hold.
         ends.extend(&hold("y", 2), 15);
         assert_eq!(ends.over(9), []);
         assert_eq!(ends.over(10), [hold("y", 1)]);

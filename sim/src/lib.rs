@@ -1,14 +1,9 @@
-//! The real engine of Tenure in virtual time.
+//! Simulation of Tenure: the real engine in virtual time.
 //!
 //! Some processes, each with the real [`tenure_core::engine::Engine`], share the real memory store
-//! behind a network and a store that fail as the seed says. What happened is judged by checkers
-//! that know nothing of the engine. A seed decides everything: the same seed gives the same trace,
-//! byte for byte.
-#![allow(
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a simulation that cannot go on ends by panicking"
-)]
+//! behind a network and a store that fail as the seed decides. Checkers that know nothing of the
+//! engine judge the run. The same seed gives the same trace, byte for byte.
+#![allow(clippy::expect_used, clippy::panic, reason = "the simulation panics on internal errors")]
 
 mod backend;
 pub mod check;
@@ -46,7 +41,7 @@ pub fn run(seed: u64, traced: bool) -> SeedReport {
     world::SimWorld::new(Scenario::draw(seed), traced).run()
 }
 
-/// Runs one seed twice: `None` when both traces are the same, else the first line that differs.
+/// Runs one seed twice: `None` when both traces are the same, else the first difference.
 pub fn differs(seed: u64) -> Option<CheckFinding> {
     let (first, second) = (run(seed, true).trace, run(seed, true).trace);
     check::same_trace(&first, &second).err()

@@ -4,25 +4,25 @@ use crate::Nanos;
 use crate::rng::SimRng;
 use crate::scenario::{Fault, Scenario};
 
-/// Directions that do not pass between a machine and the store.
+/// Directions that are cut between a machine and the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NetworkPartition {
     /// Requests are lost.
     pub requests: bool,
     /// Replies are lost.
     pub replies: bool,
-    /// Only every other message is.
+    /// Only every second message is lost.
     pub flapping: bool,
 }
 
 /// Fate of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It arrives after so long.
+    /// It arrives after this time.
     Arrives(Nanos),
-    /// It is never seen again.
+    /// It is lost.
     Lost,
-    /// Its sender learns at once that it could not be sent.
+    /// The sender gets an error at once.
     Refused,
 }
 
@@ -40,7 +40,7 @@ pub struct SimLink {
 }
 
 impl SimLink {
-    /// A network with the troubles of this scenario, for so many machines.
+    /// Creates a network with the faults of this scenario, for this many machines.
     pub fn new(scenario: &Scenario, slots: usize) -> Self {
         Self {
             delay: scenario.delay,
@@ -54,12 +54,12 @@ impl SimLink {
         }
     }
 
-    /// Cuts a machine off, or heals it.
+    /// Partitions a machine, or heals it.
     pub fn set(&mut self, slot: usize, partition: NetworkPartition) {
         self.partitions[slot] = partition;
     }
 
-    /// Lets a machine's watch break, or connects it.
+    /// Breaks a machine's watch, or reconnects it.
     pub fn listen(&mut self, slot: usize, listens: bool) {
         self.listens[slot] = listens;
     }
@@ -70,8 +70,8 @@ impl SimLink {
         partition.replies || partition.requests || !self.listens[slot]
     }
 
-    /// Returns the latency of a message; bounded, so that none sent before faults end arrives long
-    /// after.
+    /// Draws the latency of a message. It is bounded, so that no message sent before faults end
+    /// arrives long after.
     pub fn takes(&self, now: Nanos, rng: &mut SimRng) -> Nanos {
         let usual = rng.between(self.delay / 10, self.delay);
         if !self.reorders || now >= self.quiet_from {
@@ -94,7 +94,7 @@ impl SimLink {
         Fate::Arrives(self.takes(now, rng))
     }
 
-    /// After how long a request arrives once more, if it does.
+    /// Returns after what time a request arrives a second time, if it does.
     pub fn again(&self, now: Nanos, rng: &mut SimRng) -> Option<Nanos> {
         if !self.duplicates || now >= self.quiet_from || !rng.chance(50) {
             return None;

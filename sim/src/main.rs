@@ -1,4 +1,4 @@
-//! `cargo xtask sim`: many seeds, or one with its trace.
+//! Command `cargo xtask sim`: runs many seeds, one seed with its trace, or the model checker.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a terminal program")]
 
 use std::process::ExitCode;
@@ -23,24 +23,24 @@ with a rule switched off, in a build with the feature `mutants`:
        tenure-sim --mutant NAME --seeds COUNT
        tenure-sim --mutant NAME --seed SEED";
 
-/// The command.
+/// Parsed command line.
 #[derive(Debug, PartialEq, Eq)]
 enum SimCommand {
     /// One seed, with its trace.
     One(u64),
     /// Seeds one after another.
     Many(Many),
-    /// All that can happen to a few.
+    /// The model checker.
     Model(ModelBounds),
 }
 
-/// Which seeds, and how.
+/// Range of seeds and limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Many {
     from: u64,
     count: u64,
     threads: u64,
-    /// After so many failures there is enough to look at.
+    /// Number of failures after which the run stops.
     enough: u64,
 }
 
@@ -112,7 +112,7 @@ fn parse_model(words: &[String]) -> Option<ModelBounds> {
             "--delay" => bounds.delay = u8::try_from(value).ok()?,
             "--paused" => bounds.paused = value,
             "--drained" => bounds.drained = value,
-            // Shorter is no valid TTL.
+            // A smaller value is not a valid TTL.
             "--ttl" if value >= 4 => bounds.ttl = u8::try_from(value).ok()?,
             "--early" => bounds.early = value > 0,
             "--stale" => bounds.stale = value > 0,
@@ -124,7 +124,7 @@ fn parse_model(words: &[String]) -> Option<ModelBounds> {
     Some(bounds)
 }
 
-/// Tries all that can happen within the bounds.
+/// Runs the model checker within the bounds.
 fn explore(bounds: ModelBounds) -> bool {
     println!("{bounds:?}");
     let outcome = model::check(bounds, Without::Nothing);
@@ -132,7 +132,7 @@ fn explore(bounds: ModelBounds) -> bool {
     outcome.is_sound()
 }
 
-/// Prints what there is to turn on: a name, its rule and what it does.
+/// Prints all mutants: name, rule and description.
 fn list() -> ExitCode {
     for mutant in Mutant::ALL {
         println!("{}\t{}\t{}", mutant.as_str(), mutant.rule(), mutant.sentence());
@@ -140,7 +140,7 @@ fn list() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Runs seeds one after another until a checker finds something: how many that took, and which.
+/// Runs seeds in order until a checker finds something; prints how many it took, and the checkers.
 fn until_caught(Many { from, count, .. }: Many) -> bool {
     for seed in from..from + count {
         let mut found: Vec<&str> =
@@ -156,7 +156,7 @@ fn until_caught(Many { from, count, .. }: Many) -> bool {
     false
 }
 
-/// Runs one seed and prints all of its trace.
+/// Runs one seed and prints its whole trace.
 fn replay(seed: u64) -> bool {
     let outcome = run(seed, true);
     for line in &outcome.trace {
@@ -175,9 +175,9 @@ struct RunState {
     coverage: Mutex<Coverage>,
 }
 
-/// So many seeds are run twice: one of each.
+/// Number of seeds that are run twice, to compare the traces.
 const REPLAYED: u64 = 50;
-/// From so many seeds on, everything must have been reached.
+/// From this number of seeds on, everything must be covered.
 const REACHES_ALL: u64 = 1000;
 
 fn many(seeds: Many) -> bool {
@@ -225,7 +225,7 @@ fn some(shared: &RunState, Many { from, count, enough, .. }: Many) {
 }
 
 fn report(seed: u64, findings: &[CheckFinding]) {
-    // Runs keep no trace until somebody wants to read it.
+    // Runs keep no trace; the seed is run again to get it.
     let trace = run(seed, true).trace;
     let last = &trace[trace.len().saturating_sub(40)..];
     let findings: Vec<String> = findings.iter().map(ToString::to_string).collect();

@@ -1,19 +1,19 @@
-//! Randomness that a seed decides.
+//! Seeded random numbers.
 
 /// SplitMix64: small, fast, and the same on every machine.
 #[derive(Clone, Debug)]
 pub struct SimRng(u64);
 
 impl SimRng {
-    /// The stream of a seed.
+    /// Creates the generator of a seed.
     pub fn new(seed: u64) -> Self {
         let mut rng = Self(seed);
-        // Neighbouring seeds start far from each other.
+        // Adjacent seeds start far apart.
         rng.0 = rng.next() ^ seed.rotate_left(32);
         rng
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -22,27 +22,27 @@ impl SimRng {
         mixed ^ (mixed >> 31)
     }
 
-    /// 128 random bits.
+    /// Returns 128 random bits.
     pub fn wide(&mut self) -> u128 {
         (u128::from(self.next()) << 64) | u128::from(self.next())
     }
 
-    /// A number below `end`; zero when `end` is.
+    /// Returns a number below `end`; zero when `end` is zero.
     pub fn below(&mut self, end: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
     }
 
-    /// A number from `low` to `high`, both included.
+    /// Returns a number from `low` to `high`, both included.
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high.saturating_sub(low) + 1)
     }
 
-    /// True in so many of a thousand cases.
+    /// Returns true with a probability of `per_mille` in a thousand.
     pub fn chance(&mut self, per_mille: u64) -> bool {
         self.below(1000) < per_mille
     }
 
-    /// One of these.
+    /// Picks an element.
     pub fn pick<T: Clone>(&mut self, from: &[T]) -> Option<T> {
         from.get(self.below(from.len() as u64) as usize).cloned()
     }

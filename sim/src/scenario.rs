@@ -1,4 +1,4 @@
-//! Scenario: everything that a seed decides before the run begins.
+//! Scenario of a seed: everything that is decided before the run begins.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,10 +17,10 @@ macro_rules! text_enum {
         pub enum $type { $($(#[$item])* $name,)* }
 
         impl $type {
-            /// Every one there is.
+            /// All values, in order.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
-            /// The word in traces and tables.
+            /// Returns the word in traces and tables.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$name => $text,)* }
             }
@@ -29,15 +29,15 @@ macro_rules! text_enum {
 }
 
 text_enum! {
-    /// Whose semantics the store has.
+    /// Kind of store to simulate.
     Kind {
-        /// PostgreSQL, SQLite: linearizable, and nothing is ever forgotten.
+        /// PostgreSQL or SQLite: linearizable, and nothing is ever lost.
         Durable "durable"
-        /// Sessions live longer after a change of the leader, and may be revoked early.
+        /// etcd: sessions live longer after a change of leader, and may be revoked early.
         Etcd "etcd"
-        /// After a restart every session is gone and every handle is told so once.
+        /// Redis with AOF: a restart ends all sessions, and each handle learns of it once.
         RedisAof "redis-aof"
-        /// A failover forgets the last writes.
+        /// A store whose failover loses the last writes.
         Lossy "lossy"
     }
 }
@@ -45,59 +45,59 @@ text_enum! {
 text_enum! {
     /// Faults that may happen.
     Fault {
-        /// A process stands still; its clock goes on, what was sent to it waits.
+        /// A process is stopped; its clock continues, and its messages wait.
         Pause "pause"
-        /// A machine sleeps; its clock goes on, what was sent to it is lost.
+        /// A machine sleeps; its clock continues, and its messages are lost.
         Suspend "suspend"
-        /// A process dies and comes back as another one much later.
+        /// A process dies; another one replaces it much later.
         Kill "kill"
-        /// A process dies and comes back as another one soon.
+        /// A process dies; another one replaces it soon.
         Restart "restart"
-        /// Nothing passes between a process and the store.
+        /// Requests and replies are lost.
         PartitionBoth "partition-both"
         /// Requests are lost.
         PartitionRequests "partition-requests"
         /// Replies are lost.
         PartitionReplies "partition-replies"
-        /// Every other message is lost.
+        /// Every second message is lost.
         PartitionFlapping "partition-flapping"
-        /// Now and then a reply is lost after the store has acted.
+        /// Sometimes a reply is lost after the store has acted.
         ReplyLost "reply-lost"
-        /// Now and then a request arrives again later.
+        /// Sometimes a request arrives a second time later.
         Duplicate "duplicate"
-        /// Some messages take long: they overtake each other, and come after their time.
+        /// Some messages take long: they overtake each other, or arrive after their timeout.
         Reorder "reorder"
-        /// The store restarts; what that means depends on its kind.
+        /// The store restarts; the effect depends on its kind.
         StoreRestart "store-restart"
-        /// The store cannot be reached, also for longer than the TTL.
+        /// The store is unreachable, possibly for longer than the TTL.
         StoreAway "store-away"
         /// The store ends a session early.
         EarlyRevoke "early-revoke"
-        /// Local clocks run up to nine per cent fast or slow.
+        /// Local clocks run up to nine per cent too fast or too slow.
         ClockRate "clock-rate"
         /// Local clocks run slower than any margin allows.
         ClockBeyond "clock-beyond"
-        /// A machine gets no hints for a while, and one when its watch is connected again.
+        /// A machine gets no hints for a while, and one hint when its watch is reconnected.
         Deaf "deaf"
-        /// Many processes come and go at once.
+        /// Many processes stop and start at once.
         Storm "storm"
         /// A process is asked to stop.
         Leave "leave"
         /// A process is asked to hand over.
         Drain "drain"
-        /// An operator puts an instance out.
+        /// An operator evicts an instance.
         Evict "evict"
-        /// Somebody writes into the document of the group: pins, pauses, drains, cordons, weights.
+        /// An operator edits the group document: pins, pauses, drains, cordons, weights.
         Operator "operator"
-        /// Duties appear and vanish.
+        /// Duties are added and removed.
         DutiesChange "duties-change"
         /// Duties are paused.
         DutiesPause "duties-pause"
         /// The list of duties cannot be read.
         ListFails "list-fails"
-        /// Work takes its time to stop when it is asked to.
+        /// Work takes time to stop when it is asked to.
         SlowWork "slow-work"
-        /// Work goes on for long after it was cancelled, and makes no progress.
+        /// Work continues for long after it was cancelled, and makes no progress.
         HangingWork "hanging-work"
         /// Work ends by itself.
         FailingWork "failing-work"
@@ -105,7 +105,7 @@ text_enum! {
 }
 
 impl Fault {
-    /// It shades everything while faults last; the others are single blows.
+    /// Whether it applies during the whole run, until faults end; the others are single events.
     pub fn is_ambient(self) -> bool {
         matches!(
             self,
@@ -135,7 +135,7 @@ impl Fault {
 pub struct Scenario {
     /// The seed.
     pub seed: u64,
-    /// Whose semantics the store has.
+    /// Kind of store.
     pub kind: Kind,
     /// The TTL of all members.
     pub ttl: Ttl,
@@ -143,11 +143,11 @@ pub struct Scenario {
     pub slots: usize,
     /// The weights of the machines.
     pub weights: Vec<u32>,
-    /// The most duties that each machine will hold.
+    /// The largest number of duties that each machine will hold.
     pub rooms: Vec<usize>,
-    /// Whether machines have names and zones, and duties are pinned to them or paused.
+    /// Whether machines have names and zones, and operators pin or pause duties.
     pub placed: bool,
-    /// Whether processes are of two revisions.
+    /// Whether processes run two revisions.
     pub revisions: bool,
     /// Clock rate of each machine, in millionths.
     pub rates: Vec<u64>,
@@ -157,11 +157,11 @@ pub struct Scenario {
     pub duties: usize,
     /// Time for work to stop.
     pub drain: Duration,
-    /// Time for which a duty that was moved stays.
+    /// Time for which a duty stays after a move.
     pub window: Duration,
     /// The longest time between two looks.
     pub look_every: Duration,
-    /// Longest time that work may go on without progress.
+    /// The longest time that work may run without progress.
     pub progress: Option<Duration>,
     /// Whether every confirmed hold is recorded.
     pub record_renewals: bool,
@@ -169,7 +169,7 @@ pub struct Scenario {
     pub faults: BTreeSet<Fault>,
     /// When faults end.
     pub quiet_from: Nanos,
-    /// The usual time of a message, at most.
+    /// The usual maximum latency of a message.
     pub delay: Nanos,
 }
 
@@ -185,7 +185,7 @@ impl Scenario {
         };
         let ttl_ms = rng.between(10, 100) * 100;
         let ttl_ns = ttl_ms * 1_000_000;
-        // Between 1 and 10 seconds: always a valid TTL.
+        // From 1 to 10 seconds: always a valid TTL.
         let ttl = Ttl::new(Duration::from_millis(ttl_ms)).expect("a TTL inside the limits");
         let slots = rng.between(2, 6) as usize;
         let duties = rng.between(1, 12) as usize;
@@ -230,17 +230,17 @@ impl Scenario {
         }
     }
 
-    /// Whether a failover may forget what the store had confirmed.
+    /// Whether a failover may lose writes that the store had confirmed.
     pub fn is_lossy(&self) -> bool {
         self.kind == Kind::Lossy
     }
 
-    /// Whether this may go wrong.
+    /// Whether this fault may happen.
     pub fn has(&self, fault: Fault) -> bool {
         self.faults.contains(&fault)
     }
 
-    /// The TTL in nanoseconds.
+    /// Returns the TTL in nanoseconds.
     pub fn ttl_ns(&self) -> Nanos {
         self.ttl.as_millis() * 1_000_000
     }
@@ -256,27 +256,27 @@ impl Scenario {
         self.ttl.get() * 2
     }
 
-    /// The name of a machine and its zone: there are two.
+    /// Returns the name and the zone of a machine; there are two zones.
     pub fn place(slot: usize) -> (Label, Label) {
-        // A letter and a number: always valid.
+        // A letter and a number are always valid.
         let label = |text: String| Label::new(text).expect("a valid label");
         (label(format!("m{slot}")), label(format!("z{}", slot % 2)))
     }
 
-    /// A place for a duty.
+    /// Draws a pin for a duty.
     pub fn pin(&self, rng: &mut SimRng) -> Pin {
         let (name, zone) = Self::place(rng.below(self.slots as u64) as usize);
         if rng.chance(500) { Pin::Name(name) } else { Pin::Zone(zone) }
     }
 
-    /// The duty with this number.
+    /// Returns the duty with this number.
     pub fn duty(number: usize) -> DutyId {
-        // A few digits: always a valid id.
+        // A few digits are always a valid id.
         DutyId::new(number.to_string()).expect("a number is a name")
     }
 }
 
-/// A random half of the menu: a fault hides others that it always comes before.
+/// Draws a random half of the possible faults: one fault can hide another that it always precedes.
 fn swarm(rng: &mut SimRng, kind: Kind, layout: Layout) -> BTreeSet<Fault> {
     let per_mille = rng.between(100, 600);
     let mut faults: BTreeSet<Fault> = Fault::ALL
@@ -285,7 +285,7 @@ fn swarm(rng: &mut SimRng, kind: Kind, layout: Layout) -> BTreeSet<Fault> {
         .filter(|_| rng.chance(per_mille))
         .copied()
         .collect();
-    // Most seeds judge beliefs, and these cannot.
+    // Most seeds should judge beliefs, and seeds with this fault cannot.
     if !rng.chance(150) {
         faults.remove(&Fault::ClockBeyond);
     }

@@ -1,5 +1,5 @@
-//! A durable resource that takes effects: it fences by epoch and nonce (R11) and drops what it
-//! has taken before (R15).
+//! A durable resource that accepts effects: it fences by epoch and nonce (R11) and ignores
+//! duplicates (R15).
 
 use std::collections::BTreeMap;
 
@@ -10,9 +10,9 @@ use tenure_core::{DutyId, Epoch, Mutant, Nonce};
 pub enum EffectVerdict {
     /// It took effect.
     Accepted,
-    /// It had taken effect before.
+    /// It took effect earlier.
     Duplicate,
-    /// Somebody newer was here.
+    /// A newer epoch was seen before.
     Fenced {
         /// The newest epoch seen.
         newest: Epoch,
@@ -25,7 +25,7 @@ struct SinkRow {
     last: u64,
 }
 
-/// The resource. It never forgets.
+/// The resource. It never loses data.
 #[derive(Debug, Default)]
 pub struct Sink(BTreeMap<DutyId, SinkRow>);
 
@@ -47,7 +47,7 @@ impl Sink {
         EffectVerdict::Accepted
     }
 
-    /// The last event that took effect.
+    /// Returns the last event that took effect.
     pub fn last(&self, duty: &DutyId) -> u64 {
         self.0.get(duty).map_or(0, |row| row.last)
     }

@@ -4,7 +4,7 @@ use std::fmt::{self, Write};
 
 use crate::Nanos;
 
-/// The trace of one run. It costs nothing while it is off: runs are repeated to be read.
+/// The trace of one run. It costs nothing while it is off; a seed is run again to get its trace.
 #[derive(Debug, Default)]
 pub struct Trace {
     on: bool,
@@ -12,7 +12,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// A trace that is kept, or one that is not.
+    /// Creates a trace that keeps its lines if `on`.
     pub fn new(on: bool) -> Self {
         Self { on, lines: Vec::new() }
     }
@@ -28,7 +28,7 @@ impl Trace {
         self.lines.push(line);
     }
 
-    /// The lines, taken out.
+    /// Returns the lines.
     pub fn into_lines(self) -> Vec<String> {
         self.lines
     }

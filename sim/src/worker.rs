@@ -1,5 +1,5 @@
-//! The work on a duty, as somebody's code would do it: announce, load, then effects and
-//! checkpoints, each behind a look at the guard.
+//! Simulated work on a duty, as in user code: announce, load, then effects and checkpoints, with a
+//! check of the guard before each.
 
 use tenure_core::{Deadline, Hold, InstanceId, LocalInstant, Version};
 
@@ -8,7 +8,7 @@ use crate::Nanos;
 /// Next step of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextStep {
-    /// Tell the resource the epoch, so that it refuses older ones from now on.
+    /// Announce the epoch to the resource, so that it refuses older ones from now on.
     Announce,
     /// Read the checkpoint.
     Load,
@@ -16,54 +16,54 @@ pub enum NextStep {
     Effect,
     /// Store the cursor.
     Commit,
-    /// Nothing: the store has refused a checkpoint, and whoever renews will learn why.
+    /// Nothing: the store has refused a checkpoint, and the next renewal will show why.
     Rest,
 }
 
-/// Whether the work was asked to end.
+/// The last order that the work was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkMode {
-    /// It goes on.
+    /// To continue.
     Runs,
-    /// It was asked to come to its end.
+    /// To finish.
     Drains,
-    /// It was cancelled: no effect any more.
+    /// To stop without any further effect.
     Revoked,
 }
 
 /// The work on a duty under one hold.
 #[derive(Clone, Debug)]
 pub struct SimWork {
-    /// The right to it.
+    /// The hold.
     pub hold: Hold,
-    /// Until when it stands.
+    /// End of its validity.
     pub deadline: Deadline,
     /// No effect before the hold is extended.
     pub suspended: bool,
-    /// Whether it was asked to end.
+    /// The last order that it was given.
     pub mode: WorkMode,
     /// Its next step.
     pub next: NextStep,
-    /// The last event that the resource has.
+    /// The last event that the resource has accepted.
     pub cursor: u64,
     /// The last event in the checkpoint.
     pub saved: u64,
     /// The version of the checkpoint.
     pub version: Version,
-    /// Counts what it does: an answer to something older is dropped.
+    /// Number of actions so far: a response to an older one is dropped.
     pub turn: u64,
     /// Since when its process believes that it may act, in virtual time.
     pub believes_since: Option<Nanos>,
-    /// When the request left that last confirmed the hold, in virtual time.
+    /// When the request that last confirmed the hold was sent, in virtual time.
     pub confirmed: Nanos,
     /// When it was assigned, in virtual time.
     pub since: Nanos,
-    /// The duty came here because the one before shed it; the members of then.
+    /// The members at the time when the previous holder shed the duty, if it did.
     pub moved_among: Option<Vec<InstanceId>>,
 }
 
 impl SimWork {
-    /// Begins under a hold.
+    /// Starts work under a hold.
     pub fn new(hold: Hold, deadline: Deadline, since: Nanos) -> Self {
         Self {
             hold,
@@ -87,7 +87,7 @@ impl SimWork {
         self.is_trusted() && self.deadline.allows(now)
     }
 
-    /// Whether only the deadline can end what it believes.
+    /// Whether only the deadline can end its belief that it may act.
     pub fn is_trusted(&self) -> bool {
         !self.suspended && self.mode != WorkMode::Revoked
     }

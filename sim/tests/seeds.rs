@@ -8,7 +8,7 @@ use tenure_sim::{Coverage, differs, run};
 const SEEDS: u64 = 1000;
 const THREADS: u64 = 2;
 
-/// Every seed passes, and together they reach every store, every fault and every kind of record.
+/// All seeds pass, and together they reach every store, every fault and every kind of record.
 #[test]
 fn a_thousand_seeds() {
     let one = |first: u64| {
@@ -57,7 +57,7 @@ fn a_seed_replays_to_the_byte() {
     }
 }
 
-/// A rule that is switched off is noticed by whom the table says, at the seed that it says.
+/// The checker and the seed in the table notice a rule that is switched off.
 #[cfg(feature = "mutants")]
 #[test]
 fn a_broken_rule_is_noticed_as_the_kill_table_says() {
@@ -83,7 +83,7 @@ fn kill_table() -> &'static str {
     rest.split_once("<!-- kill-table:end -->").unwrap().0
 }
 
-/// The table in the documentation has a line for every rule, and one for every mutant there is.
+/// The table in the documentation has a line for every rule and every mutant.
 #[test]
 fn the_kill_table_has_every_rule_and_mutant() {
     let table = kill_table();
@@ -95,8 +95,8 @@ fn the_kill_table_has_every_rule_and_mutant() {
     assert_eq!(names.collect::<Vec<_>>(), known.collect::<Vec<_>>(), "run cargo xtask kill-table");
 }
 
-/// The model judges the engine too: without a rule, the checker finds a way to what the line
-/// expects, a broken rule or that something never happens any more; with it, it does not.
+/// The model checks the engine too. Without a rule, the checker finds the expected result: a broken
+/// rule, or a missing occurrence. With the rule, it does not.
 #[cfg(feature = "mutants")]
 #[test]
 fn the_model_notices_a_broken_rule() {

@@ -19,36 +19,36 @@ usage: cargo xtask <command>
   test [--only fmt|tidy|clippy|tests] [-- WORDS]
                    install what is missing, then check and test everything;
                    WORDS go to `cargo test`, as in `-- -p tenure-store epoch`
-  tidy             the style checks alone
+  tidy             run only the style checks
   services         start the test servers, print their URLs, wait for Ctrl-C
-  soak [NAME]...   what takes too long for every change, all or these: features, tests,
-                   stories, fuzz, openapi, kill-table, sim, model, chaos, rolling, churn,
-                   leader, failover, patroni, compare, fresh
+  soak [NAME]...   run checks that take too long for every change, all or some of: features,
+                   tests, stories, fuzz, openapi, kill-table, sim, model, chaos, rolling,
+                   churn, leader, failover, patroni, compare, fresh
   fresh [--only build|test]
                    run the README's commands in a minimal Debian (needs root)
   bench [store] [WORDS]
                    measure on private servers; WORDS go to the benchmark
   bench roster     measure plans of a million duties
   bench failover   measure how long a duty is without a holder
-  bench ingest     measure how many events the switchboard takes in
+  bench ingest     measure how many events the switchboard ingests
   bench heartbeat  measure what the heartbeats of ten thousand connectors cost
-  bench bucket     measure buckets beside Node, and their filter beside Python
+  bench bucket     compare buckets with Node, and their filter with Python
   sim --seeds COUNT | --seed SEED
-                   the engine in virtual time: many seeds, or one with its trace
+                   run the engine in virtual time: many seeds, or one with its trace
   model [--instances COUNT] [--duties COUNT] [--depth MOST] [WORDS]
-                   the engine in all states that a few instances and duties can get into
+                   check the engine in all states that a few instances and duties can reach
   kill-table [--rule RULE] [--seeds COUNT] [--check]
-                   switch off each rule in turn, see who notices, and write
-                   it into docs/reference/guarantees.md
+                   switch off each rule in turn, see which test or checker notices, and
+                   write the table into docs/reference/guarantees.md
   fuzz [NAME]... [--seconds 60]
-                   strange input for what strangers may send, all or these: envelope, batch,
+                   fuzz the parsers of untrusted input, all or some of: envelope, batch,
                    query, heartbeat, bucket
   compare [--systems NAME,...] [--faults NAME,...] [--reps N] [--jobs N] [--write]
-                   the same faults for `tenure run` and other locks; --write puts the
-                   result into docs/comparison.md
+                   compare `tenure run` with other locks under the same faults; --write
+                   puts the result into docs/comparison.md
   chaos --store sqlite|postgres|redis|etcd [--minutes N] [--seed SEED]
-                   real instances on a private store while everything fails
-  chaos WORDS      another of its commands; `chaos --help` lists them";
+                   run real instances on a private store while faults occur
+  chaos WORDS      run another chaos command; `chaos --help` lists them";
 
 /// One task and its options.
 #[derive(Debug, PartialEq, Eq)]

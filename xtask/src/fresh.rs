@@ -41,12 +41,12 @@ pub(crate) fn parse(words: &[String]) -> Option<Option<FreshPart>> {
 /// Clones HEAD into a minimal Debian in a temporary folder, and runs the commands there.
 pub(crate) fn run(only: Option<FreshPart>) -> Result<()> {
     if fs::metadata("/proc/self")?.uid() != 0 {
-        bail!("run it as root: debootstrap and mounts need that");
+        bail!("run this as root: debootstrap and mounts require it");
     }
     servers::install_all(&packages::missing_of(FRESH_DEBIAN))?;
     let changed = output(Command::new("git").args(["status", "--porcelain"]))?;
     if !changed.is_empty() {
-        eprintln!("fresh: only what is committed is looked at");
+        eprintln!("fresh: uncommitted changes are ignored");
     }
     let folder = tempfile::Builder::new().prefix("tenure-fresh-").tempdir()?;
     let root = folder.path().join("debian");
@@ -88,11 +88,14 @@ pub(crate) fn run(only: Option<FreshPart>) -> Result<()> {
 fn commands(readme: &str) -> Result<[String; 4]> {
     let command = |heading, n| {
         let commands = section(readme, heading)?;
-        commands.into_iter().nth(n).with_context(|| format!("{heading} lacks a command"))
+        commands
+            .into_iter()
+            .nth(n)
+            .with_context(|| format!("{heading} in the README lacks a command"))
     };
     let event = "## Events, exactly once";
     let ingest = command(event, 1)?;
-    ensure!(ingest.starts_with("curl "), "{event} has no event to submit");
+    ensure!(ingest.starts_with("curl "), "{event} in the README has no event to submit");
     // The block continues with a second request.
     let ingest = ingest.split("\ncurl ").next().unwrap_or_default().to_owned();
     Ok([command("## Try it", 0)?, command(event, 0)?, ingest, command("## Tests", 0)?])

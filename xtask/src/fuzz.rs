@@ -67,7 +67,7 @@ pub(crate) fn run(options: &FuzzOptions) -> Result<()> {
         }
     }
     if !failed.is_empty() {
-        bail!("failed: {}; the inputs lie in fuzz/artifacts", failed.join(", "));
+        bail!("failed: {}; the inputs are in fuzz/artifacts", failed.join(", "));
     }
     Ok(())
 }

@@ -76,8 +76,9 @@ fn attack(tool: &Path, store: &str, folder: &Path, with_tokens: bool) -> Result<
     if with_tokens {
         // Tokens are optional in the document; once there are tokens, they are required.
         let mut required: serde_json::Value = serde_json::from_str(&document)?;
-        let security = required["security"].as_array_mut().context("there is no security")?;
-        ensure!(security.pop() == Some(serde_json::json!({})), "tokens are not optional");
+        let security =
+            required["security"].as_array_mut().context("the document has no `security`")?;
+        ensure!(security.pop() == Some(serde_json::json!({})), "the document requires a token");
         document = required.to_string();
         header = vec!["--header".to_owned(), format!("Authorization: Bearer {}", token(store)?)];
         checks.push(CHECK_WITH_TOKENS);
@@ -101,7 +102,7 @@ fn attack(tool: &Path, store: &str, folder: &Path, with_tokens: bool) -> Result<
         Some(address.to_owned())
     };
     wait_until("the switchboard listens", READY_TIMEOUT, || address().is_some())?;
-    let url = format!("http://{}", address().context("it listened before")?);
+    let url = format!("http://{}", address().context("the switchboard printed no address")?);
     let words = ["--url", &url, "--max-time", SECONDS, "--workers", "2"];
     let mut attack = Command::new(tool);
     attack

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 pub(crate) fn step(name: &str, repeat: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
     eprintln!("== {name}");
     let start = Instant::now();
-    work().with_context(|| format!("{name} failed; run only it with `{repeat}`"))?;
+    work().with_context(|| format!("{name} failed; repeat only this step with `{repeat}`"))?;
     eprintln!("== {name}: ok in {:.1} s", start.elapsed().as_secs_f64());
     Ok(())
 }

@@ -42,7 +42,7 @@ const ALL: &[Soak] = &[
 pub(crate) fn run(names: &[String]) -> Result<()> {
     let known = || ALL.iter().map(|soak| soak.name).collect::<Vec<_>>().join(", ");
     if let Some(unknown) = names.iter().find(|name| !ALL.iter().any(|soak| soak.name == **name)) {
-        bail!("there is no soak named {unknown}; there are {}", known());
+        bail!("there is no check named {unknown}; the checks are {}", known());
     }
     let mut failed = Vec::new();
     for soak in ALL.iter().filter(|soak| names.is_empty() || names.iter().any(|n| n == soak.name)) {

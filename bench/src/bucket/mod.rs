@@ -171,18 +171,18 @@ impl NodeProcess {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .context("cannot run node, of the package nodejs")?;
+            .context("cannot run node (package nodejs)")?;
         let ask = process.stdin.take().context("no standard input")?;
         let answers = BufReader::new(process.stdout.take().context("no standard output")?);
         let mut node = Self { process, ask, answers };
-        ensure!(node.answer()? == "ready", "node did not get ready");
+        ensure!(node.answer()? == "ready", "node did not become ready");
         Ok(node)
     }
 
     fn round(&mut self) -> Result<(Duration, u64)> {
         self.ask.write_all(b"\n")?;
         let answer = self.answer()?;
-        let (nanos, sum) = answer.split_once(' ').context("node says something else")?;
+        let (nanos, sum) = answer.split_once(' ').context("unexpected output of node")?;
         Ok((Duration::from_nanos(nanos.parse()?), sum.parse()?))
     }
 
@@ -232,7 +232,7 @@ fn filters(folder: &Path) -> Result<Vec<BucketRow>> {
     for round in 1..=BUCKET_ROUNDS {
         let (time, python) = (through(ours(), &all, nowhere)?, through(theirs(), &part, nowhere)?);
         eprintln!(
-            "filter: round {round} of {BUCKET_ROUNDS}: {time:?}, and Python for a part {python:?}"
+            "filter: round {round} of {BUCKET_ROUNDS}: {time:?}; Python, on a part: {python:?}"
         );
         times.push(time);
         python_times.push(python);

@@ -55,9 +55,9 @@ impl LoadConnection {
         self.socket.write_all(request).await?;
         let mut filled = 0;
         let (start, length) = loop {
-            ensure!(filled < self.answer.len(), "the head of the answer does not end");
+            ensure!(filled < self.answer.len(), "the head of the response is too long");
             let read = self.socket.read(&mut self.answer[filled..]).await?;
-            ensure!(read > 0, "the connection ended");
+            ensure!(read > 0, "the connection closed");
             filled += read;
             if let Some(found) = head_of(&self.answer[..filled])? {
                 break found;
@@ -73,7 +73,7 @@ impl LoadConnection {
                 self.answer.resize(2 * filled, 0);
             }
             let read = self.socket.read(&mut self.answer[filled..]).await?;
-            ensure!(read > 0, "the connection ended");
+            ensure!(read > 0, "the connection closed");
             filled += read;
         }
         Ok(length)
@@ -91,7 +91,7 @@ fn head_of(answer: &[u8]) -> Result<Option<(usize, usize)>> {
             return Ok(Some((end + 4, value.trim().parse()?)));
         }
     }
-    bail!("an answer without length: {head}")
+    bail!("a response without Content-Length: {head}")
 }
 
 /// Returns the acknowledged events per second, with clients that wait for each response.

@@ -50,7 +50,7 @@ pub fn run(wanted: &[String]) -> Result<()> {
         measure(&mut table, &IngestStores::sqlite(folder.path().join("tenure.db")))?;
     }
     if is_wanted("postgres") {
-        let url = service(TEST_POSTGRES).context("run it by `cargo xtask bench ingest`")?;
+        let url = service(TEST_POSTGRES).context("run this with `cargo xtask bench ingest`")?;
         measure(&mut table, &IngestStores::postgres(url))?;
     }
     table.judge_all()

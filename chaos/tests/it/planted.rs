@@ -78,7 +78,7 @@ fn what_the_store_forgot_or_granted_twice_is_found() {
     let mut stored = grants(&[(1, "a")]);
     let first = WrittenVersion { version: 1, epoch: 1, instance: "a".to_owned(), event: 1 };
     stored.kept = vec![("0".to_owned(), vec![first])];
-    assert!(wrong(&a, &stored).join("\n").contains("was answered"));
+    assert!(wrong(&a, &stored).join("\n").contains("was acknowledged"));
     assert!(wrong(&[], &grants(&[(2, "a"), (1, "b")])).join("\n").contains("L2"));
     // Granted to one instance in the store, and to another in that one's own records.
     let record = InstanceRecord::Record {
@@ -125,9 +125,9 @@ fn what_a_primary_told_alone_is_spared_and_nothing_else() {
     let and = |lines: &[InstanceRecord], more: InstanceRecord| [lines, &[more]].concat();
     // Acknowledged before, and after.
     let (text, _) = judged(&and(&a, saved(1, 4, 30, 4)), &b, &c);
-    assert!(text.contains("was answered"), "{text}");
+    assert!(text.contains("was acknowledged"), "{text}");
     let (text, _) = judged(&a, &b, &and(&c, saved(2, 4, 140, 4)));
-    assert!(text.contains("was answered"), "{text}");
+    assert!(text.contains("was acknowledged"), "{text}");
     // After its death a primary acknowledges nothing, although no other has taken over yet. Its
     // last response may be received later.
     let died = |at: u64, before: u64| {
@@ -137,7 +137,7 @@ fn what_a_primary_told_alone_is_spared_and_nothing_else() {
     };
     assert_eq!(died(90, 88), (String::new(), 3));
     let (text, commits) = died(90, 92);
-    assert!(text.contains("was answered") && commits == 2, "{text}");
+    assert!(text.contains("was acknowledged") && commits == 2, "{text}");
     // A hold that is not stored, and continues afterwards.
     let (text, _) = judged(&a, &and(&b, acquired(2, 125)), &c);
     assert!(text.contains("L1"), "{text}");
@@ -177,7 +177,7 @@ fn a_failover_is_broken_by_what_is_left() {
     assert_eq!(wrong(true, 0, &[]), Vec::<String>::new());
     assert_eq!(wrong(false, 1, &["L3"]), ["L3"]);
     assert_eq!(wrong(true, 0, &["L3"]), ["L3"]);
-    assert_eq!(wrong(false, 0, &[]), ["nothing was lost, so nothing was shown"]);
+    assert_eq!(wrong(false, 0, &[]), ["nothing was lost, so the run proves nothing"]);
 }
 
 #[test]

@@ -343,14 +343,14 @@ impl UsageError {
     fn new(error: &clap::Error, words: &[OsString]) -> Self {
         let mut text = error.render().to_string();
         if error.use_stderr() {
-            // A store URL in the wrong place would be repeated by clap, whole or after its `=`.
+            // clap repeats a misplaced store URL: the whole word, or the part after `=`.
             for word in words.iter().map(|word| word.to_string_lossy()) {
                 let value = word.split_once('=').map_or("", |(_, value)| value);
                 for part in [&*word, value].into_iter().filter(|part| may_be_secret(part)) {
                     text = text.replace(part, NOT_SHOWN);
                 }
             }
-            // The value of a variable was not typed, and may be meant for another one.
+            // The user did not type the value of a variable, and it may be meant for another one.
             let ours = [env::STORE, env::SIGNING, env::SIGNING_KEYS_FILE].into_iter();
             let ours = ours.chain(env::SECRETS).chain(env::SERVE).chain(env::BEAT);
             let values = ours.chain(env::BUCKET).filter_map(std::env::var_os);
@@ -362,16 +362,17 @@ impl UsageError {
     }
 }
 
-/// Hides a value as clap quotes it; without quotes only if it can be no other word.
+/// Hides a value where clap quotes it. Without quotes, only a possible secret is hidden: a value
+/// such as `on` is also part of other words.
 fn hide_value(text: &str, value: &str) -> String {
     let text = text.replace(&format!("'{value}'"), NOT_SHOWN);
     if may_be_secret(value) { text.replace(value, NOT_SHOWN) } else { text }
 }
 
-/// Replaces a word that may be secret.
+/// Replacement for a word that may be secret.
 pub(crate) const NOT_SHOWN: &str = "(not shown)";
 
-/// Hexadecimal digits in a row that may be a key.
+/// Number of consecutive hexadecimal digits that may be a key.
 const KEY_DIGITS: usize = 32;
 
 /// Whether a word may hold a password or a key.
@@ -396,8 +397,8 @@ pub(crate) fn may_be_key(word: &str) -> bool {
 
 /// Parses the name of a group or a duty. A URL in its place is refused and not repeated.
 ///
-/// An `@` is fine in a duty's id, which may be an account's address. In the name of a group,
-/// behind a colon, it looks like `USER:PASSWORD@HOST`; there `@` is written `%40`.
+/// A duty's id may contain `@`, as in an account's address. In the name of a group, an `@` after a
+/// colon looks like `USER:PASSWORD@HOST` and is written `%40`.
 pub(crate) fn name<T, E: Into<Failure>>(
     text: &str,
     read: impl FnOnce(&str) -> Result<T, E>,

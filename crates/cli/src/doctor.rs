@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::output::{shown, to_stderr, to_stdout, value};
 use crate::table::{or_dash, table};
 
-/// Prints the diagnosis; a guarantee below `require` is an error after that.
+/// Prints the diagnosis, then fails if the guarantee is below `require`.
 pub(crate) async fn run(require: Option<Level>, global: &Global) -> Result<String, Failure> {
     let (url, store) = (global.url()?, global.open().await?);
     let diagnosis = diagnose(&*store).await?;
@@ -32,7 +32,7 @@ pub(crate) async fn run(require: Option<Level>, global: &Global) -> Result<Strin
     Ok(text)
 }
 
-/// Prints the guarantee before a command begins; refuses one below `require`.
+/// Prints the guarantee before a command begins; fails if it is below `require`.
 pub(crate) async fn at_start(store: &dyn Store, require: Option<Level>) -> Result<(), StoreError> {
     let level = level(store).await?;
     to_stderr(&format!("guarantee: {level} (see `tenure doctor`)"));

@@ -6,10 +6,10 @@ pub(crate) const STORE: &str = "TENURE_STORE";
 /// Whether checkpoints are signed: `off`, `write` or `require`.
 pub(crate) const SIGNING: &str = "TENURE_SIGNING";
 
-/// The signing keys themselves.
+/// Signing keys, read if no file is given.
 pub(crate) const SIGNING_KEYS: &str = "TENURE_SIGNING_KEYS";
 
-/// A file with the signing keys.
+/// File with the signing keys.
 pub(crate) const SIGNING_KEYS_FILE: &str = "TENURE_SIGNING_KEYS_FILE";
 
 /// Default of `--listen` of long-running commands.
@@ -28,14 +28,14 @@ pub(crate) const CONNECTOR_INSTANCE: &str = "CONNECTOR_INSTANCE_ID";
 pub(crate) const BEAT: [&str; 4] =
     [SWITCHBOARD_URL, CONNECTOR_TYPE, CONNECTOR_ENDPOINT, CONNECTOR_INSTANCE];
 
-/// Token of a connector. Commands that Tenure starts get it: they are connectors.
+/// Token of a connector. Commands that Tenure starts inherit it: they may be connectors.
 pub(crate) const SWITCHBOARD_TOKEN: &str = "SWITCHBOARD_API_TOKEN";
 
 /// Interval of `beat --every` in seconds, and whether `beat` sends anything.
 pub(crate) const HEARTBEAT_INTERVAL: &str = "CONNECTOR_HEARTBEAT_INTERVAL_S";
 pub(crate) const HEARTBEAT_ENABLED: &str = "CONNECTOR_HEARTBEAT_ENABLED";
 
-/// The bucket of a run, and how many there are: `bucket next` sets them for the command it runs.
+/// Bucket of a run and number of buckets; `bucket next` sets them for the command it runs.
 pub(crate) const BUCKET_ID: &str = "TENURE_BUCKET_ID";
 pub(crate) const BUCKET_TOTAL: &str = "TENURE_BUCKET_TOTAL";
 /// Files with the config and the state of that run.
@@ -50,7 +50,7 @@ pub(crate) const OPERATOR: &str = "TENURE_OPERATOR";
 /// Default of `--liveness` of `serve` and `connectors`.
 pub(crate) const LIVENESS: &str = "TENURE_LIVENESS";
 
-/// Variables of `serve`: `TENURE_` and the field of its arguments.
+/// Variables of `serve`: `TENURE_` and the name of a field of its arguments.
 pub(crate) const SERVE: [&str; 18] = [
     "TENURE_LISTEN",
     "TENURE_TLS_CERT",
@@ -78,6 +78,6 @@ pub(crate) fn of_serve(id: &str) -> Option<&'static str> {
     SERVE.into_iter().find(|variable| *variable == name)
 }
 
-/// Secrets of Tenure that the commands it starts do not get. The store's URL is not among them: a
-/// command may use the store, too.
+/// Secrets that are removed from the environment of started commands. The store's URL is not one of
+/// them: a command may use the store, too.
 pub(crate) const SECRETS: [&str; 3] = [SIGNING_KEYS, TARGETS, tenure_targets::TOKEN];

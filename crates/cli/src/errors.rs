@@ -1,4 +1,4 @@
-//! `tenure errors`: the pages of `docs/errors`, carried along.
+//! `tenure errors`: the pages of `docs/errors`, embedded in the binary.
 
 use serde_json::{Value, json};
 use tenure_core::Code;

@@ -27,17 +27,17 @@ pub(crate) enum Failure {
     Error(Box<ErrorReport>),
 }
 
-/// An error as it is printed.
+/// Error report, as printed.
 #[derive(Debug)]
 pub(crate) struct ErrorReport {
     pub(crate) error: StoreError,
     /// Report that is printed first, if a part was done.
     shown: String,
-    /// State that is left; by default, that of the error.
+    /// State after the failure; by default, derived from the error.
     pub(crate) kept: Option<&'static str>,
-    /// Next step, where it depends on the command.
+    /// Next step that depends on the command; by default, the hint of the code.
     hint: Option<&'static str>,
-    /// Exit code, where it has to differ from those of the user's command.
+    /// Exit code that differs from those of the user's command; by default, that of the error.
     exit: Option<u8>,
 }
 
@@ -65,7 +65,7 @@ impl From<OperateError> for Failure {
     }
 }
 
-/// The operating system failed: no thread, no room for the output.
+/// Errors of the operating system, such as no thread or no space for the output.
 impl From<anyhow::Error> for Failure {
     fn from(error: anyhow::Error) -> Self {
         StoreError::refused(Code::Machine, format!("{error:#}")).into()
@@ -73,13 +73,13 @@ impl From<anyhow::Error> for Failure {
 }
 
 impl Failure {
-    /// A part was refused; the whole report is printed first.
+    /// Creates a failure of a part of the work; the whole report is printed first.
     pub(crate) fn partly(shown: String, error: StoreError, kept: &'static str) -> Self {
         let (kept, hint, exit) = (Some(kept), None, None);
         Self::Error(Box::new(ErrorReport { error, shown, kept, hint, exit }))
     }
 
-    /// Adds the state that is left after a part was done.
+    /// Sets the state after the failure, unless it is set.
     pub(crate) fn keeping(mut self, kept: &'static str) -> Self {
         if let Self::Error(report) = &mut self {
             report.kept.get_or_insert(kept);
@@ -87,7 +87,7 @@ impl Failure {
         self
     }
 
-    /// Adds the next step, where it depends on the command.
+    /// Sets a next step that depends on the command.
     pub(crate) fn hinting(mut self, hint: &'static str) -> Self {
         if let Self::Error(report) = &mut self {
             report.hint = Some(hint);
@@ -95,7 +95,7 @@ impl Failure {
         self
     }
 
-    /// Gives an error an exit code of its own; the first one stays.
+    /// Sets the exit code of an error, unless it is set.
     pub(crate) fn exiting(mut self, code: u8) -> Self {
         if let Self::Error(report) = &mut self {
             report.exit.get_or_insert(code);
@@ -113,7 +113,7 @@ impl Failure {
             Self::Unconfirmed { shown } => shown,
             Self::Error(report) => &report.shown,
         };
-        // Standard output may be what failed: it is not touched without need.
+        // Write only if there is a report: standard output itself may have failed.
         if !shown.is_empty()
             && let Err(failure) = to_stdout(shown)
         {

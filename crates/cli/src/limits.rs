@@ -6,7 +6,7 @@ use tenure_core::text::span;
 
 use crate::failure::Failure;
 
-/// The longest time that most options take.
+/// Longest time that most options accept.
 pub(crate) const MAX_AGE: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
 
 /// Refuses a time outside its limits.

@@ -94,7 +94,7 @@ fn run(Args { global, command }: Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Switches off the rule that a test names.
+/// Disables the rule that a test names in the environment.
 #[cfg(feature = "mutants")]
 fn break_a_rule() -> Option<Failure> {
     let name = std::env::var(tenure_core::Mutant::VARIABLE).ok()?;

@@ -10,7 +10,7 @@ use crate::args::Global;
 use crate::failure::Failure;
 use crate::output::{shown, to_stderr};
 
-/// Opens the store, which updates it, or creates it.
+/// Updates the schema by opening the store, or creates the store.
 pub(crate) async fn run(global: &Global) -> Result<String, Failure> {
     let url = &global.url()?;
     let created = match url.open(IfAbsent::Refuse, process::entropy()).await {
@@ -26,7 +26,7 @@ pub(crate) async fn run(global: &Global) -> Result<String, Failure> {
     // The switchboard has tables of its own in the same database.
     if url.tables().is_ok() {
         match storage::open(url, IfAbsent::Create).await {
-            // Not every role that runs Tenure runs the switchboard.
+            // A role that does not run the switchboard may have no rights on its tables.
             Err(error) if error.code() == Code::Denied => {
                 to_stderr("this role has no rights on the tables of the switchboard");
             }

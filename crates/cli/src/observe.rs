@@ -42,7 +42,7 @@ enum LogLevelArg {
     Debug,
 }
 
-/// An address; `None` for an empty text, which is a variable that was switched off.
+/// Listen address; `None` for an empty variable, which disables the server.
 #[derive(Clone, Copy, Debug)]
 struct ListenAddress(Option<SocketAddr>);
 
@@ -51,7 +51,7 @@ fn listen(text: &str) -> Result<ListenAddress, String> {
     Ok(ListenAddress(address))
 }
 
-/// Parses a port, or an address with one. A port alone is one of this host only.
+/// Parses a port, or an address with a port. A port alone is on 127.0.0.1.
 pub(crate) fn socket_address(text: &str) -> Result<SocketAddr, String> {
     let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let port = text.parse().map(|port: u16| SocketAddr::new(here, port));

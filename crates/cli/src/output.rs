@@ -35,7 +35,7 @@ pub(crate) fn to_stderr(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{}", text.trim_end());
 }
 
-/// Prints a note on a dry run to standard error.
+/// Prints to standard error that a dry run changed nothing.
 pub(crate) fn note_dry_run(dry_run: bool) {
     if dry_run {
         to_stderr("a dry run: nothing was changed");
@@ -69,7 +69,7 @@ pub(crate) struct StatusLine {
 }
 
 impl StatusLine {
-    /// Overwrites the line. Returns `false` if there is no terminal, or if it would wrap the line.
+    /// Overwrites the line. Returns `false` without a terminal, or if the line would wrap.
     pub(crate) fn show(&mut self, line: &str) -> bool {
         let fits = tcgetwinsize(io::stderr()).is_ok_and(|size| line.len() < size.ws_col.into());
         if fits {

@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::limits::{check_count, check_time};
 use crate::{signing, wait_for};
 
-/// Exit code of a failure of Tenure itself, as other programs that run a program use it.
+/// Exit code for failures of Tenure itself; `env` and `timeout` use the same.
 const TENURE_FAILED: u8 = 125;
 const CANNOT_START: u8 = 126;
 const NOT_FOUND: u8 = 127;
@@ -27,7 +27,7 @@ const BAD_USAGE: u8 = 2;
 
 const MIN_INTERVAL: Duration = Duration::from_millis(1);
 const MAX_INTERVAL: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-/// Each poll has a process of its own, and a guard.
+/// Limit of `--jobs`: each poll needs a process and a guard.
 const MAX_JOBS: usize = 10_000;
 
 impl args::MemberArgs {
@@ -121,12 +121,12 @@ pub(crate) async fn run(
     ran.map(ExitCode::from).map_err(|failure| if has_command { around(failure) } else { failure })
 }
 
-/// Gives bad usage exit code 2 whatever it is: 1 means that another instance holds the duty.
+/// Sets exit code 2 for any bad usage: 1 means that another instance holds the duty.
 pub(crate) fn bad_usage(failure: Failure) -> Failure {
     failure.exiting(BAD_USAGE)
 }
 
-/// Gives a failure of Tenure an exit code that differs from the command's.
+/// Sets an exit code for failures of Tenure that differs from the command's.
 pub(crate) fn around(failure: Failure) -> Failure {
     let is_held = matches!(&failure, Failure::Error(report)
         if report.error.code() == Code::Held && report.kept.is_none());

@@ -16,7 +16,7 @@ use crate::output::shown;
 
 /// Returns the completion script of a shell.
 pub(crate) fn completions(shell: Shell, global: &Global) -> Result<String, Failure> {
-    // Scripts would offer hidden commands, too.
+    // Leave out hidden commands, which the script would offer.
     let whole = Args::command();
     let seen = whole.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
     let bare = Command::new("tenure").version(env!("CARGO_PKG_VERSION"));

@@ -11,7 +11,7 @@ use crate::env;
 /// Signing mode, with the keys as text: each store gets a key ring of its own.
 pub(crate) struct SigningSettings {
     mode: SigningMode,
-    /// `None` where no keys were given.
+    /// `None` if no keys were given.
     keys: Option<String>,
 }
 
@@ -23,7 +23,7 @@ impl std::fmt::Debug for SigningSettings {
 }
 
 impl SigningSettings {
-    /// Reads the file, or the variable where no file is named.
+    /// Reads the keys from the file, or from the variable if no file is named.
     pub(crate) fn new(args: &args::SigningArgs) -> Result<Self, StoreError> {
         let keys = match &args.signing_keys_file {
             Some(path) => Some(read(path)?),
@@ -34,7 +34,7 @@ impl SigningSettings {
         Ok(settings)
     }
 
-    /// Returns the signing of a store.
+    /// Returns the signing setting for a store.
     pub(crate) fn signing(&self) -> Result<Signing, StoreError> {
         Ok(match self.mode {
             SigningMode::Off => Signing::Off,
@@ -43,7 +43,7 @@ impl SigningSettings {
         })
     }
 
-    /// Returns the keys, whatever the mode.
+    /// Returns the keys, in any mode.
     pub(crate) fn keys(&self) -> Result<Keyring, StoreError> {
         let missing = || {
             let detail = format!("none in {} or {}", env::SIGNING_KEYS_FILE, env::SIGNING_KEYS);
@@ -60,7 +60,7 @@ impl SigningSettings {
 
 fn read(path: &Path) -> Result<String, StoreError> {
     std::fs::read_to_string(path).map_err(|error| {
-        // The keys may have been given instead of their file.
+        // The user may have given the keys instead of the path.
         let mut shown = path.display().to_string();
         if shown.contains(char::is_whitespace) || may_be_key(&shown) {
             NOT_SHOWN.clone_into(&mut shown);

@@ -79,11 +79,11 @@ async fn check_floor(store: &dyn Store, floor: Epoch) -> Result<(), StoreError> 
 
 async fn adopt(floor: Option<Epoch>, consent: Consent, global: &Global) -> Result<String, Failure> {
     let (url, store) = (&global.url()?, &*global.open().await?);
-    // No duty is granted once per microsecond: no epoch that a restored store has lost is above
-    // the wall clock.
+    // Duties are granted less than once per microsecond, so every epoch that a restored store has
+    // lost is below the wall clock.
     let floor = floor.map_or_else(|| Epoch::new(process::unix_micros()), Ok)?;
     check_floor(store, floor).await?;
-    // First: it does no harm, so the command can be repeated if the rest fails.
+    // Adopt the inbox first: it does no harm, so the command can be repeated if the rest fails.
     let inbox = adopt_inbox(url, consent).await?;
     let found = match consent {
         Consent::Yes => {
@@ -104,7 +104,7 @@ async fn adopt(floor: Option<Epoch>, consent: Consent, global: &Global) -> Resul
     }
 }
 
-/// Result of an adoption, or its forecast.
+/// Result of an adoption, or its preview.
 struct Adoption {
     sessions: u64,
     duties: u64,

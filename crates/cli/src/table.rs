@@ -24,7 +24,7 @@ pub(crate) fn table<const N: usize>(
     text
 }
 
-/// Formats an optional cell; `-` stands for nothing.
+/// Formats an optional cell; `-` if it is missing.
 pub(crate) fn or_dash(value: Option<impl ToString>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }

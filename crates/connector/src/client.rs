@@ -37,14 +37,14 @@ impl SwitchboardUrl {
         let Ok(uri) = text.trim().parse::<Uri>() else { return wrong("is not a URL") };
         let origin = match Origin::parse(&uri) {
             Ok(origin) => origin,
-            Err(OriginError::Scheme) => return wrong("is not an HTTP URL"),
+            Err(OriginError::Scheme) => return wrong("is not an http or https URL"),
             Err(OriginError::Host) => return wrong("has no host"),
             Err(OriginError::Credentials) => {
-                return wrong("has a user or a password, and the switchboard takes none");
+                return wrong("contains a user or password, which the switchboard does not accept");
             }
         };
         if uri.query().is_some() || text.contains('#') {
-            return wrong("has more than a path");
+            return wrong("has a query or a fragment");
         }
         let path = format!("{}{HEARTBEAT_PATH}", uri.path().trim_end_matches('/'));
         Ok(Self { origin, path })
@@ -131,7 +131,7 @@ impl HeartbeatClient {
             request = request.header(AUTHORIZATION, bearer);
         }
         let request = request.body(Full::new(envelope.into()));
-        request.map_err(|_| ConnectorError::Url("has a path that cannot be requested"))
+        request.map_err(|_| ConnectorError::Url("has an invalid path"))
     }
 
     /// Interprets a response.

@@ -54,7 +54,9 @@ impl CounterSource {
             true => io::stdin().lock().take(MAX_FILE_BYTES + 1).read_to_string(&mut text)?,
             false => {
                 if repeatedly && !fs::metadata(path)?.is_file() {
-                    return Err(io::Error::other("not a file, and it has to be read again"));
+                    return Err(io::Error::other(
+                        "not a regular file, which repeated reads require",
+                    ));
                 }
                 File::open(path)?.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)?
             }
@@ -100,18 +102,18 @@ fn parse_lines(text: &str) -> Result<CounterValues, String> {
         let (name, value) = parts.map_or((line, ""), |(name, value)| (name.trim(), value.trim()));
         let Some(counter) = values.get_mut(name) else {
             let names = COUNTER_NAMES.join(", ");
-            return Err(wrong(format!("{name:?} is no counter; there are {names}")));
+            return Err(wrong(format!("{name:?} is not a counter; the counters are {names}")));
         };
         let digits = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
         let count = value.parse().ok().filter(|_| digits);
         let count: u64 = count.ok_or_else(|| wrong(format!("{value:?} is not a whole number")))?;
         if counter.replace(count).is_some() {
-            return Err(wrong(format!("{name} is there twice")));
+            return Err(wrong(format!("{name} occurs twice")));
         }
     }
     // An empty file may be in the middle of a write: it does not reset the counters.
     match values == CounterValues::default() {
-        true => Err("there is no counter in it".to_owned()),
+        true => Err("it contains no counters".to_owned()),
         false => Ok(values),
     }
 }
@@ -156,18 +158,21 @@ mod tests {
             (r#"{"messages_failed": 1, "messages_failed": 1}"#, "duplicate field"),
             (r#"{"messages_failed": 9007199254740992}"#, "is more than 9007199254740991"),
             (r#"{"messages_failed": 1"#, "EOF"),
-            ("messages 1", "line 1: \"messages\" is no counter; there are messages_ingested"),
+            (
+                "messages 1",
+                "line 1: \"messages\" is not a counter; the counters are messages_ingested",
+            ),
             ("\nmessages_failed", "line 2: \"\" is not a whole number"),
             ("messages_failed -1", "\"-1\" is not a whole number"),
             ("messages_failed +1", "\"+1\" is not a whole number"),
             ("messages_failed 1.0", "\"1.0\" is not a whole number"),
             ("messages_failed 1 2", "\"1 2\" is not a whole number"),
-            ("messages_failed 1\nmessages_failed 1", "line 2: messages_failed is there twice"),
+            ("messages_failed 1\nmessages_failed 1", "line 2: messages_failed occurs twice"),
             ("messages_failed 9007199254740992", "is more than 9007199254740991"),
             ("messages_failed 99999999999999999999", "is not a whole number"),
-            ("[1]", "\"[1]\" is no counter"),
-            ("", "there is no counter in it"),
-            ("\n# none yet\n", "there is no counter in it"),
+            ("[1]", "\"[1]\" is not a counter"),
+            ("", "it contains no counters"),
+            ("\n# none yet\n", "it contains no counters"),
         ] {
             let what = parse(text).expect_err(text);
             assert!(what.contains(says), "{text}: {what}");

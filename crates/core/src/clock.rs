@@ -9,17 +9,17 @@ use std::time::Duration;
 pub struct LocalInstant(u64);
 
 impl LocalInstant {
-    /// The instant that many nanoseconds after the clock's origin.
+    /// Returns the instant `nanos` nanoseconds after the clock's origin.
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// Nanoseconds since the clock's origin.
+    /// Returns the nanoseconds since the clock's origin.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// This instant moved on by `by`; stops at the end of the clock's range.
+    /// Adds `by`; saturates at the end of the clock's range.
     pub fn plus(self, by: Duration) -> Self {
         Self(self.0.saturating_add(u64::try_from(by.as_nanos()).unwrap_or(u64::MAX)))
     }
@@ -30,8 +30,8 @@ impl LocalInstant {
     }
 }
 
-/// Source of local time. Below the composition root, time is always passed in like this.
+/// Source of local time. Only the composition root picks one; other code gets it as an argument.
 pub trait Clock: fmt::Debug + Send + Sync + 'static {
-    /// The instant now, on a clock that counts suspended time.
+    /// Returns the current instant, on a clock that counts suspended time.
     fn now(&self) -> LocalInstant;
 }

@@ -1,4 +1,4 @@
-//! TTL and deadline: the time within which a holder may act, by its own clock (R5, R6, R7).
+//! TTL and deadline: limits of the time in which a holder may act, by its own clock (R5, R6, R7).
 
 use std::time::Duration;
 
@@ -9,48 +9,48 @@ use crate::{Code, LocalInstant, Mutant, StoreError};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ttl(Duration);
 
-/// A fraction in `0..=65535` that shortens an interval; the caller brings the randomness.
+/// A fraction in `0..=65535` that shortens an interval; the caller supplies the randomness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Jitter(pub u16);
 
 impl Ttl {
-    /// Below this, the margin would eat the time in which a holder may act.
+    /// Below this, the margin would consume the time in which a holder may act.
     pub const MIN_TTL: Duration = Duration::from_millis(200);
     /// Above this, a dead holder would block its duty for more than a day.
     pub const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
     /// The smallest safety margin.
     pub const MIN_MARGIN: Duration = Duration::from_millis(50);
 
-    /// A TTL of whole milliseconds between [`Ttl::MIN_TTL`] and [`Ttl::MAX_TTL`].
+    /// Creates a TTL, rounded down to milliseconds, from [`Ttl::MIN_TTL`] to [`Ttl::MAX_TTL`].
     pub fn new(ttl: Duration) -> Result<Self, StoreError> {
         let whole = Duration::from_millis(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
         if whole < Self::MIN_TTL || whole > Self::MAX_TTL {
             let (ttl, min, max) = (span(ttl), span(Self::MIN_TTL), span(Self::MAX_TTL));
-            let detail = format!("a TTL of {ttl} is outside {min} to {max}");
+            let detail = format!("TTL {ttl} is outside the range {min} to {max}");
             return Err(StoreError::refused(Code::BadInput, detail));
         }
         Ok(Self(whole))
     }
 
-    /// The TTL as the store counts it.
+    /// Returns the TTL as the store counts it.
     pub const fn get(self) -> Duration {
         self.0
     }
 
-    /// The TTL in milliseconds.
+    /// Returns the TTL in milliseconds.
     pub fn as_millis(self) -> u64 {
         // A day, the longest TTL, fits 32 bits of milliseconds.
         self.0.as_millis() as u64
     }
 
-    /// Safety margin for scheduling and delivery: `max(ttl / 20, 50 ms)`.
+    /// Returns the safety margin for scheduling and delivery: `max(ttl / 20, 50 ms)`.
     pub fn margin(self) -> Duration {
         (self.0 / 20).max(Self::MIN_MARGIN)
     }
 
-    /// Deadline of a holder whose request left at `sent`: `sent + ttl * 0.9 - margin`. A tenth of
-    /// the TTL pays for clocks that run at different rates. Counting starts *before* the request
-    /// left, because the store may have started its own count at any moment after that (R5).
+    /// Returns the deadline for a request sent at `sent`: `sent + ttl * 0.9 - margin`. A tenth of
+    /// the TTL covers clocks that run at different rates. Counting starts *before* the request
+    /// leaves, because the store may start its own count at any moment after that (R5).
     pub fn deadline(self, sent: LocalInstant) -> Deadline {
         if Mutant::R5Margin.is_on() {
             return Deadline(sent.plus(self.0));
@@ -58,30 +58,30 @@ impl Ttl {
         Deadline(sent.plus(self.0 * 9 / 10 - self.margin()))
     }
 
-    /// When to renew: a third of the TTL, shortened by up to a fifth (R7).
+    /// Returns the renewal interval: a third of the TTL, shortened by up to a fifth (R7).
     pub fn renew_every(self, jitter: Jitter) -> Duration {
         let third = if Mutant::R7Renew.is_on() { self.0 * 2 / 3 } else { self.0 / 3 };
         third - (third / 5) * u32::from(jitter.0) / u32::from(u16::MAX)
     }
 
-    /// Timeout of one renewal: a tenth of the TTL (R7).
+    /// Returns the timeout of one renewal: a tenth of the TTL (R7).
     pub fn attempt_timeout(self) -> Duration {
         self.0 / 10
     }
 }
 
-/// The local instant from which a holder must not act any more.
+/// The local instant from which a holder must no longer act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Deadline(LocalInstant);
 
 impl Deadline {
-    /// For the model checker, which moves time.
+    /// Sets the instant directly, for the model checker, which shifts time.
     #[doc(hidden)]
     pub const fn from_instant(at: LocalInstant) -> Self {
         Self(at)
     }
 
-    /// The first instant at which the holder must not act.
+    /// Returns the first instant at which the holder must not act.
     pub const fn at(self) -> LocalInstant {
         self.0
     }
@@ -102,8 +102,8 @@ impl Deadline {
     }
 }
 
-/// Whether a tick that was due at `due` and came at `seen` was late enough to count as a pause:
-/// the hold must be verified again before any effect (R7).
+/// Whether a tick due at `due` and seen at `seen` was late enough to count as a pause: then the
+/// hold must be verified again before any effect (R7).
 pub fn is_pause(due: LocalInstant, seen: LocalInstant, ttl: Ttl) -> bool {
     seen.since(due) > ttl.margin() && !Mutant::R7Pause.is_on()
 }

@@ -4,11 +4,11 @@ use std::fmt;
 
 use crate::{Code, StoreError};
 
-/// Refuses a value above its limit.
+/// Rejects a value above its limit.
 fn limited<T: AsRef<[u8]>>(word: &str, value: T, most: usize) -> Result<T, StoreError> {
     match value.as_ref().len() {
         len if len > most => {
-            let detail = format!("a {word} of {len} bytes, the limit is {most} bytes");
+            let detail = format!("the {word} has {len} bytes; the limit is {most}");
             Err(StoreError::refused(Code::BadInput, detail))
         }
         _ => Ok(value),
@@ -24,7 +24,7 @@ impl Note {
     /// The longest note.
     pub const MAX_NOTE_BYTES: usize = 4096;
 
-    /// A note of at most [`Note::MAX_NOTE_BYTES`].
+    /// Creates a note of at most [`Note::MAX_NOTE_BYTES`].
     pub fn new(text: impl Into<String>) -> Result<Self, StoreError> {
         limited("note", text.into(), Self::MAX_NOTE_BYTES).map(Self)
     }
@@ -36,13 +36,13 @@ impl Note {
         Self::new(text)
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// A checkpoint's or a group's document: bytes that the store keeps exactly and does not read.
+/// A checkpoint or a group document: bytes that the store keeps exactly and does not interpret.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct Document(Vec<u8>);
 
@@ -50,7 +50,7 @@ impl Document {
     /// The largest document.
     pub const MAX_DOCUMENT_BYTES: usize = 256 * 1024;
 
-    /// A document of at most [`Document::MAX_DOCUMENT_BYTES`].
+    /// Creates a document of at most [`Document::MAX_DOCUMENT_BYTES`].
     pub fn new(bytes: impl Into<Vec<u8>>) -> Result<Self, StoreError> {
         limited("document", bytes.into(), Self::MAX_DOCUMENT_BYTES).map(Self)
     }
@@ -61,13 +61,13 @@ impl Document {
         limited("stored document", bytes, MAX_STORED_BYTES).map(Self)
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 }
 
-/// A cursor may carry what its owner would not log, so only the size shows.
+/// Shows only the size, because a cursor may contain data that its owner would not log.
 impl fmt::Debug for Document {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Document({} bytes)", self.0.len())
@@ -82,17 +82,17 @@ impl Reason {
     /// The longest reason.
     pub const MAX_REASON_BYTES: usize = 256;
 
-    /// Text without control characters, 1 to [`Reason::MAX_REASON_BYTES`] bytes.
+    /// Creates a reason: 1 to [`Reason::MAX_REASON_BYTES`] bytes without control characters.
     pub fn new(text: impl Into<String>) -> Result<Self, StoreError> {
         let (text, most): (String, _) = (text.into(), Self::MAX_REASON_BYTES);
         if (1..=most).contains(&text.len()) && !text.chars().any(char::is_control) {
             return Ok(Self(text));
         }
-        let detail = format!("a reason is 1 to {most} bytes without control characters");
+        let detail = format!("a reason must have 1 to {most} bytes and no control characters");
         Err(StoreError::refused(Code::BadInput, detail))
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

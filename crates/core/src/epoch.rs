@@ -1,10 +1,10 @@
-//! Counters that only grow.
+//! Monotonic counters.
 
 use std::fmt;
 
 use crate::{Code, StoreError};
 
-/// The largest number that Lua and JSON keep exactly.
+/// The largest number that Lua and JSON represent exactly.
 const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
 
 macro_rules! counter {
@@ -16,10 +16,10 @@ macro_rules! counter {
         impl $name {
             #[doc = $zero]
             pub const ZERO: Self = Self(0);
-            /// The largest: 2^53 - 1, which Lua and JSON still keep exactly.
+            /// The largest value: 2^53 - 1, which Lua and JSON represent exactly.
             pub const MAX_VALUE: Self = Self(MAX_SAFE_INTEGER);
 
-            /// Reads a counter back from where it was stored; refuses what no store can grant.
+            /// Reads a stored counter; rejects values that no store can grant.
             pub fn new(value: u64) -> Result<Self, StoreError> {
                 if value > MAX_SAFE_INTEGER {
                     let largest = concat!("the largest ", $word);
@@ -36,17 +36,17 @@ macro_rules! counter {
                 Self::new(u64::try_from(value).map_err(negative)?)
             }
 
-            /// The number, for storing and showing; never for arithmetic.
+            /// Returns the number, for storing and displaying; never for arithmetic.
             pub const fn get(self) -> u64 {
                 self.0
             }
 
-            /// The number for a signed column; it always fits, being at most 2^53 - 1.
+            /// Returns the number for a signed column; it always fits, being at most 2^53 - 1.
             pub const fn as_i64(self) -> i64 {
                 self.0 as i64
             }
 
-            /// The next one; refused at the end of the range, never wrapped.
+            /// Returns the next value, or an error at the end of the range; it never wraps.
             pub fn next(self) -> Result<Self, StoreError> {
                 if self.0 >= MAX_SAFE_INTEGER {
                     let detail = format!("no {} is left after {self}", $word);
@@ -76,7 +76,7 @@ counter!(
     /// A counter per checkpoint or group document that grows by one with every write.
     Version,
     "version",
-    "Nothing was written yet."
+    "Before the first write."
 );
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Error codes, and errors sorted by what the caller may do next.
+//! Error codes, and errors classified by how the caller may react.
 
 use std::error::Error;
 use std::fmt;
@@ -73,19 +73,19 @@ crate::text_enum! {
     }
 }
 
-/// A code and the details of this case. Never contains a secret. Comparisons and hashes ignore the
+/// An error code with details. Never contains a secret. Comparisons and hashes ignore the
 /// underlying error.
 #[derive(Clone, Debug)]
 pub struct Problem {
-    /// The kind of trouble.
+    /// The error code.
     pub code: Code,
-    /// This case of it.
+    /// Details of this case.
     pub detail: String,
     source: Option<Arc<dyn Error + Send + Sync>>,
 }
 
 impl Problem {
-    /// A problem without an underlying error.
+    /// Creates a problem without an underlying error.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
         Self { code, detail: detail.into(), source: None }
     }
@@ -124,14 +124,14 @@ impl Hash for Problem {
     }
 }
 
-/// Why a store call gave no answer, sorted by what the caller may do next (R17).
+/// Failure of a store call, classified by how the caller may react (R17).
 ///
-/// Losing a race is not among them: that is an `Ok` value.
+/// Losing a race is not an error: that is an `Ok` value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum StoreError {
-    /// It did not happen; nothing was changed. It may be tried again, with a pause.
+    /// It did not happen; nothing was changed. It may be retried after a pause.
     Refused(Problem),
-    /// It may have happened. Read again before deciding; never repeat it blindly.
+    /// It may have happened. Read before deciding; never repeat it blindly.
     Unknown(Problem),
 }
 
@@ -154,12 +154,12 @@ impl Error for StoreError {
 }
 
 impl StoreError {
-    /// It surely did not happen.
+    /// Creates an error for a call that certainly did not happen.
     pub fn refused(code: Code, detail: impl Into<String>) -> Self {
         Self::Refused(Problem::new(code, detail))
     }
 
-    /// It may have happened.
+    /// Creates an error for a call that may have happened.
     pub fn unknown(code: Code, detail: impl Into<String>) -> Self {
         Self::Unknown(Problem::new(code, detail))
     }
@@ -173,19 +173,19 @@ impl StoreError {
         }
     }
 
-    /// The code, whatever became of the call.
+    /// Returns the code.
     pub fn code(&self) -> Code {
         self.problem().code
     }
 
-    /// The code and the details.
+    /// Returns the code and the details.
     pub fn problem(&self) -> &Problem {
         match self {
             Self::Refused(problem) | Self::Unknown(problem) => problem,
         }
     }
 
-    /// The same problem, found in the answer to a call that has happened.
+    /// Makes a refusal `Unknown`: the problem was found after the call was executed.
     #[must_use]
     pub fn or_happened(self) -> Self {
         match self {
@@ -193,7 +193,7 @@ impl StoreError {
         }
     }
 
-    /// Whether it may have happened.
+    /// Whether the call may have happened.
     pub fn is_unknown(&self) -> bool {
         matches!(self, Self::Unknown(_))
     }

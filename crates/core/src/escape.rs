@@ -1,15 +1,14 @@
-//! One way to write a name where `/` and `:` mean something.
+//! Percent-escaping of names where `/` and `:` are separators.
 
 use std::borrow::Cow;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
-/// `[A-Za-z0-9._:@-]` stay as they are: the key names of the poll lease layout hold exactly
-/// for such ids.
+/// `[A-Za-z0-9._:@-]` stay unescaped: for such ids the key names match the poll-lease layout.
 const IN_ID: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'.').remove(b'_').remove(b':').remove(b'@').remove(b'-');
 
-/// A group comes first in every key, so it must not contain the `:` that ends it.
+/// A group comes first in every key, so it must not contain `:`, which terminates it.
 const IN_GROUP: &AsciiSet = &IN_ID.add(b':');
 
 pub(crate) fn group(raw: &str) -> Cow<'_, str> {
@@ -20,8 +19,8 @@ pub(crate) fn id(raw: &str) -> Cow<'_, str> {
     utf8_percent_encode(raw, IN_ID).into()
 }
 
-/// Undoes either; characters that would have been escaped are taken as they are.
-/// `None` when the bytes are not UTF-8 or a `%` is not followed by two hex digits.
+/// Reverses [`group`] and [`id`]. Other unescaped characters are accepted as they are. `None` when
+/// the bytes are not UTF-8 or a `%` is not followed by two hex digits.
 pub(crate) fn undo(escaped: &str) -> Option<String> {
     let mut rest = escaped;
     while let Some(at) = rest.find('%') {

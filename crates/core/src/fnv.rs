@@ -5,13 +5,13 @@
 pub struct Fnv(pub(crate) u64);
 
 impl Fnv {
-    /// The hash of nothing.
+    /// Returns the hash of no bytes.
     #[must_use]
     pub fn new() -> Self {
         Self(0xcbf2_9ce4_8422_2325)
     }
 
-    /// Adds bytes as they are.
+    /// Adds bytes without a length.
     #[must_use]
     pub fn bytes(mut self, bytes: &[u8]) -> Self {
         for byte in bytes {
@@ -26,7 +26,7 @@ impl Fnv {
         finalise(self.0)
     }
 
-    /// Adds a field and its length, so that two fields never run into each other.
+    /// Adds a field and its length, so that adjacent fields cannot be confused.
     pub(crate) fn field(&mut self, bytes: &[u8]) {
         *self = self.bytes(bytes).bytes(&(bytes.len() as u64).to_le_bytes());
     }
@@ -38,8 +38,8 @@ impl Default for Fnv {
     }
 }
 
-/// The finaliser of MurmurHash3: every bit of its input changes half of its output. FNV alone
-/// leaves names that differ in their last byte close together.
+/// Applies the finaliser of MurmurHash3: every input bit changes half of the output bits. Without
+/// it, names that differ in their last byte have similar FNV hashes.
 pub(crate) fn finalise(mut hash: u64) -> u64 {
     hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
     hash = (hash ^ (hash >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);

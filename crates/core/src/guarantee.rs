@@ -1,7 +1,7 @@
 //! Guarantee of a store, judged from its live settings.
 //!
-//! A store says what its settings are ([`Survey`]); one table says what each of them allows at most
-//! ([`TABLE`]); [`judge`] puts both together. `docs/reference/guarantees.md` publishes the table.
+//! A store reports its settings ([`Survey`]); [`TABLE`] has the highest level that each of them
+//! allows; [`judge`] combines both. `docs/reference/guarantees.md` publishes the table.
 //!
 //! Why: docs/decisions/0012-one-guarantee-table.md
 
@@ -16,31 +16,31 @@ crate::text_enum! {
     pub enum Level {
         BestEffort "best-effort" "a crash or a failover may lose or repeat anything"
         AtLeastOnce "at-least-once"
-            "a crash or a failover may take the last grants and checkpoints back: \
-             work is not lost, but may be done again"
+            "a crash or a failover may undo the last grants and checkpoints: \
+             no work is lost, but some may be repeated"
         Fenced "fenced"
-            "what was answered stays, and a stale holder's checkpoints are refused"
+            "acknowledged writes survive, and a stale holder's checkpoints are refused"
         ExclusiveEffects "exclusive-effects"
-            "fenced, and effects in the same database can stand or fall with the hold"
+            "fenced, and transactions in the same database can commit only under the current hold"
     }
 }
 
-/// One setting of a store as it is now.
+/// Current value of one setting of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fact {
-    /// Its name, as the store's own documentation has it where there is one.
+    /// Its name, as in the store's own documentation if it is there.
     pub setting: &'static str,
     /// Its value; `None` when it could not be read, which counts as the weakest.
     pub value: Option<String>,
 }
 
 impl Fact {
-    /// A setting that was read.
+    /// Creates a fact for a setting that was read.
     pub fn read(setting: &'static str, value: impl Into<String>) -> Self {
         Self { setting, value: Some(value.into()) }
     }
 
-    /// A setting that may not or cannot be read.
+    /// Creates a fact for a setting that may not or cannot be read.
     pub fn unreadable(setting: &'static str) -> Self {
         Self { setting, value: None }
     }
@@ -51,8 +51,8 @@ impl Fact {
 pub struct Survey {
     /// The kind of store: `memory`, `file`, `sqlite`, `postgres`, `redis` or `etcd`.
     pub backend: &'static str,
-    /// Its settings, in the order in which they are shown.
+    /// Its settings, in display order.
     pub facts: Vec<Fact>,
-    /// The store's wall clock, in milliseconds since 1970, where it has one.
+    /// The store's wall clock, in milliseconds since 1970, if it has one.
     pub unix_ms: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! The right to act, as the store granted it.
+//! Sessions, and holds granted by the store.
 
 use crate::{DutyKey, Epoch, GroupName, InstanceId, Nonce, Ttl};
 
@@ -6,26 +6,26 @@ use crate::{DutyKey, Epoch, GroupName, InstanceId, Nonce, Ttl};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 // Why: docs/decisions/0001-session-belongs-to-one-group.md
 pub struct Session {
-    /// The group whose member this makes the instance.
+    /// The group that the instance is a member of.
     pub group: GroupName,
     /// The instance.
     pub instance: InstanceId,
-    /// Minted for this session alone: a session that ended never comes back (R3, R9).
+    /// Generated for this session only: a session that ended never comes back (R3, R9).
     pub nonce: Nonce,
     /// Lease duration.
     pub ttl: Ttl,
 }
 
-/// Number of holds that had left a session when a hold of it was last confirmed.
+/// Number of holds that the session had lost when this hold was last confirmed.
 ///
-/// While the number stands still nothing can have left, so a store that counts can confirm any
-/// number of holds by reading one row. A stale mark costs a look at the hold, never a wrong answer.
+/// While the number is unchanged no hold was lost, so a store that counts can confirm any number of
+/// holds by reading one row. A stale mark costs a lookup of the hold, never a wrong answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mark(pub u64);
 
 impl Mark {
-    /// Start of a session's count. It differs per session, so that the mark of another session does
-    /// not match by accident.
+    /// Returns the start value of a session's count. It differs per session, so that a mark of
+    /// another session does not match by accident.
     pub const fn first(nonce: Nonce) -> Self {
         Self(nonce.as_u128() as u64 >> 32)
     }
@@ -33,7 +33,7 @@ impl Mark {
 
 /// The right to a duty: granted by the store under an epoch, bound to a session (R1).
 ///
-/// Only what a [`crate::Store`] answers to `claim` should become one.
+/// Create it only from the response of a [`crate::Store`] to `claim`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Hold {
     /// The duty.
@@ -42,14 +42,14 @@ pub struct Hold {
     pub epoch: Epoch,
     /// The holder.
     pub instance: InstanceId,
-    /// The session it lives and dies with.
+    /// Nonce of the session that it ends with.
     pub nonce: Nonce,
     /// See [`Mark`].
     pub mark: Mark,
 }
 
 impl Hold {
-    /// The mark that all of these carry, if they are all of that session.
+    /// Returns the mark that all of these holds share, if all belong to that session.
     pub fn common_mark(holds: &[Self], session: &Session) -> Option<Mark> {
         let mark = holds.first()?.mark;
         holds.iter().all(|hold| hold.mark == mark && hold.is_of(session)).then_some(mark)

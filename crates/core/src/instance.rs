@@ -4,19 +4,18 @@ use std::fmt;
 
 use crate::{Code, InstanceId, StoreError};
 
-/// 128 bits that nobody else has: they tell one process, or one session, from any other that
-/// carries the same name (R3).
+/// A unique 128-bit number: it distinguishes processes, or sessions, that have the same name (R3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nonce(u128);
 
 impl Nonce {
-    /// From the caller's entropy, as a version 4 UUID.
+    /// Creates a version 4 UUID from the caller's entropy.
     pub const fn from_entropy(entropy: u128) -> Self {
         let version = entropy & !(0xf << 76) | (0x4 << 76);
         Self(version & !(0b11 << 62) | (0b10 << 62))
     }
 
-    /// Reads a nonce back from the form that [`fmt::Display`] writes.
+    /// Parses the form that [`fmt::Display`] writes.
     pub fn parse(text: &str) -> Result<Self, StoreError> {
         let digits: String = text.chars().filter(|c| *c != '-').collect();
         match u128::from_str_radix(&digits, 16) {
@@ -25,13 +24,13 @@ impl Nonce {
         }
     }
 
-    /// The bits, for stores that keep them in a column of their own kind.
+    /// Returns the bits, for stores with a UUID column type.
     pub const fn as_u128(self) -> u128 {
         self.0
     }
 }
 
-/// The usual form of a UUID: 8-4-4-4-12 lower-case hex digits.
+/// Displays as a UUID: 8-4-4-4-12 lower-case hex digits.
 impl fmt::Display for Nonce {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let b = self.0;
@@ -40,9 +39,9 @@ impl fmt::Display for Nonce {
     }
 }
 
-/// One process, from start to exit: a readable id and a UUID, minted together.
+/// One process, from start to exit: a readable id and a UUID, generated together.
 ///
-/// It is neither `Clone` nor `Default`: a process mints one and lends it. The id is never given
+/// It is neither `Clone` nor `Default`: a process creates one and lends it. The id is never given
 /// to another process, and no setting can replace it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Instance {
@@ -51,8 +50,8 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// Mints the identity `hostname-bootUnixNanos-8hex` from what the process knows of itself:
-    /// its host, the wall clock at its start, and 128 random bits.
+    /// Creates the identity `hostname-bootUnixNanos-8hex` from the host name, the wall clock at the
+    /// start of the process, and 128 random bits.
     pub fn mint(hostname: &str, boot_unix_nanos: u128, entropy: u128) -> Self {
         let uuid = Nonce::from_entropy(entropy);
         let host: String = hostname
@@ -68,12 +67,12 @@ impl Instance {
         Self { id, uuid }
     }
 
-    /// The readable id (the poll lease layout's form).
+    /// Returns the readable id, in the form of the poll-lease layout.
     pub fn id(&self) -> &InstanceId {
         &self.id
     }
 
-    /// The UUID (the heartbeat's form).
+    /// Returns the UUID, as in heartbeats.
     pub fn uuid(&self) -> Nonce {
         self.uuid
     }

@@ -1,6 +1,6 @@
-//! Invariants: what must never happen. Tests, simulation and chaos judge histories by these.
+//! Invariants of histories, checked by tests, simulation and chaos runs.
 //!
-//! | name | sentence |
+//! | name | invariant |
 //! |---|---|
 //! | L1 | at most one instance is granted a duty under one epoch |
 //! | L2 | the epochs of a duty strictly grow from grant to grant |
@@ -14,51 +14,51 @@ use std::fmt;
 
 use crate::{DutyKey, Epoch, InstanceId, Version};
 
-/// One accepted step of a history, in the order in which the store or the resource took it.
+/// One accepted step of a history, in the order in which the store or the resource accepted it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The store granted a duty.
     Granted {
         /// The duty.
         duty: DutyKey,
-        /// Under this epoch.
+        /// The epoch of the grant.
         epoch: Epoch,
-        /// To this instance.
+        /// The new holder.
         instance: InstanceId,
     },
     /// A resource accepted an effect.
     Effect {
-        /// On behalf of this duty.
+        /// The duty.
         duty: DutyKey,
-        /// Under this epoch.
+        /// The epoch of the work.
         epoch: Epoch,
-        /// From this instance.
+        /// The instance that sent it.
         instance: InstanceId,
-        /// Of this event.
+        /// The event.
         event: String,
     },
-    /// The store took a checkpoint.
+    /// The store saved a checkpoint.
     Committed {
         /// The duty.
         duty: DutyKey,
-        /// Under this epoch.
+        /// The epoch of the write.
         epoch: Epoch,
-        /// As this version.
+        /// The new version.
         version: Version,
     },
-    /// An instance believed that it may act, by its own clock and deadline (R5). Only somebody who
-    /// sees all clocks can tell: the simulation. B1 holds while clocks run within the margin and
-    /// the store ends no session early.
+    /// An instance believed that it may act, by its own clock and deadline (R5). Only the
+    /// simulation can record this, because it sees all clocks. B1 holds while clocks run within the
+    /// margin and the store ends no session early.
     Believed {
-        /// On this duty.
+        /// The duty.
         duty: DutyKey,
-        /// Under this epoch.
+        /// The epoch of its hold.
         epoch: Epoch,
-        /// This instance.
+        /// The instance.
         instance: InstanceId,
-        /// From this instant of a time that all share, in nanoseconds.
+        /// Start of the belief, in nanoseconds of a shared time.
         from: u64,
-        /// To the last instant before this one.
+        /// End of the belief, exclusive.
         until: u64,
     },
 }
@@ -66,9 +66,9 @@ pub enum Step {
 /// A broken invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which one: `L1`, `L2`, `L3`, `C1`, `D1` or `B1`.
+    /// The invariant: `L1`, `L2`, `L3`, `C1`, `D1` or `B1`.
     pub rule: &'static str,
-    /// The position of the step that broke it.
+    /// The index of the step that broke it.
     pub at: usize,
     /// Description of the violation.
     pub what: String,
@@ -80,7 +80,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Judges a history by all invariants; the first violation of each rule is reported.
+/// Checks all invariants on a history; reports the first violation of each.
 pub fn check(history: &[Step]) -> Result<(), Vec<Violation>> {
     let checks = [
         one_instance_per_epoch,
@@ -94,7 +94,7 @@ pub fn check(history: &[Step]) -> Result<(), Vec<Violation>> {
     if broken.is_empty() { Ok(()) } else { Err(broken) }
 }
 
-/// Finds the first step of which `broken` says what is wrong.
+/// Finds the first step for which `broken` returns a violation.
 fn first_violation<'a>(
     rule: &'static str,
     history: &'a [Step],
@@ -105,7 +105,7 @@ fn first_violation<'a>(
     found.map_or(Ok(()), Err)
 }
 
-/// L1.
+/// Checks L1.
 pub fn one_instance_per_epoch(history: &[Step]) -> Result<(), Violation> {
     let mut owner = BTreeMap::new();
     first_violation("L1", history, |step| {
@@ -120,7 +120,7 @@ pub fn one_instance_per_epoch(history: &[Step]) -> Result<(), Violation> {
     })
 }
 
-/// L2.
+/// Checks L2.
 pub fn epochs_grow(history: &[Step]) -> Result<(), Violation> {
     let mut newest = BTreeMap::new();
     first_violation("L2", history, |step| {
@@ -130,7 +130,7 @@ pub fn epochs_grow(history: &[Step]) -> Result<(), Violation> {
     })
 }
 
-/// L3.
+/// Checks L3.
 pub fn effects_never_go_back(history: &[Step]) -> Result<(), Violation> {
     let mut newest = BTreeMap::new();
     first_violation("L3", history, |step| {
@@ -140,7 +140,7 @@ pub fn effects_never_go_back(history: &[Step]) -> Result<(), Violation> {
     })
 }
 
-/// C1.
+/// Checks C1.
 pub fn checkpoint_never_goes_back(history: &[Step]) -> Result<(), Violation> {
     let mut newest = BTreeMap::new();
     first_violation("C1", history, |step| {
@@ -152,7 +152,7 @@ pub fn checkpoint_never_goes_back(history: &[Step]) -> Result<(), Violation> {
     })
 }
 
-/// D1.
+/// Checks D1.
 pub fn no_event_twice(history: &[Step]) -> Result<(), Violation> {
     let mut seen = BTreeSet::new();
     first_violation("D1", history, |step| {
@@ -162,7 +162,7 @@ pub fn no_event_twice(history: &[Step]) -> Result<(), Violation> {
     })
 }
 
-/// B1.
+/// Checks B1.
 pub fn one_believes(history: &[Step]) -> Result<(), Violation> {
     let mut spans = Vec::new();
     for (at, step) in history.iter().enumerate() {
@@ -173,7 +173,7 @@ pub fn one_believes(history: &[Step]) -> Result<(), Violation> {
         }
     }
     spans.sort();
-    // The one that lasts longest so far; whoever begins before its end overlaps it.
+    // The span with the latest end so far; a span that begins before that end overlaps it.
     let mut longest: Option<(&DutyKey, u64, &InstanceId, Epoch)> = None;
     for (duty, from, until, instance, epoch, at) in spans {
         if let Some((same, end, other, older)) = longest.filter(|before| before.0 == duty) {
@@ -255,7 +255,7 @@ mod tests {
         assert_eq!(broken(&[committed(2, 1), committed(1, 2)]), ["C1"]);
         assert_eq!(broken(&[effect(1, "a", "x"), effect(1, "a", "x")]), ["D1"]);
         assert_eq!(broken(&[believed(2, "b", 9, 20), believed(1, "a", 3, 10)]), ["B1"]);
-        // Also when a short one lies between them.
+        // Also with a short span between them.
         let nested = [believed(1, "a", 0, 9), believed(1, "a", 1, 2), believed(2, "b", 8, 9)];
         assert_eq!(broken(&nested), ["B1"]);
     }

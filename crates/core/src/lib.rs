@@ -1,9 +1,9 @@
 //! Types and rules of Tenure, without I/O, clock, randomness or runtime: time and entropy are
 //! arguments.
 //!
-//! The types ([`Epoch`], [`DutyKey`], [`Hold`], [`Deadline`], ...), the arithmetic of leases
-//! ([`Ttl`]), the [`engine`] and the [`roster`], the [`invariant`]s that tests check, and the
-//! [`Store`] trait, whose doc comment is the contract of every backend.
+//! This crate has the types ([`Epoch`], [`DutyKey`], [`Hold`], [`Deadline`], ...), the lease
+//! arithmetic ([`Ttl`]), the [`engine`] and the [`roster`], the [`invariant`]s that tests check,
+//! and the [`Store`] trait, whose doc comment is the contract of every backend.
 
 pub mod bucket;
 mod clock;
@@ -46,7 +46,7 @@ pub use seal::{Mac, Moved, Seal};
 pub use store::Store;
 pub use target::{Listing, Target, Targets};
 
-/// A future in a box. The crate that makes it has compiled it; a plain one is compiled by each
-/// crate that awaits it, with all that it calls.
+/// A boxed future. It is compiled once, in the crate that creates it; an unboxed one is compiled
+/// again, with all that it calls, in each crate that awaits it.
 // Why: docs/decisions/0045-boxed-futures-at-crate-boundaries.md
 pub type BoxFuture<'a, T> = std::pin::Pin<Box<dyn Future<Output = T> + Send + 'a>>;

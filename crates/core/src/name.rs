@@ -10,7 +10,7 @@ fn check(word: &str, raw: &str, most: usize) -> Result<(), StoreError> {
     let problem = if raw.is_empty() {
         "is empty".to_owned()
     } else if raw.len() > most {
-        format!("has {} bytes, the limit is {most}", raw.len())
+        format!("has {} bytes; the limit is {most}", raw.len())
     } else if raw.chars().any(char::is_control) {
         "contains a control character".to_owned()
     } else {
@@ -20,7 +20,7 @@ fn check(word: &str, raw: &str, most: usize) -> Result<(), StoreError> {
     Err(StoreError::refused(Code::BadInput, format!("{article} {word} {problem}")))
 }
 
-/// Names are shared, not copied: a hold carries three of them, and an instance ten thousand holds.
+/// Names are shared, not copied: a hold has three of them, and an instance up to 10 000 holds.
 macro_rules! name {
     ($(#[$doc:meta])* $name:ident, $word:literal, $most:literal, $escape:path) => {
         $(#[$doc])*
@@ -28,27 +28,27 @@ macro_rules! name {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// The longest, in bytes before escaping.
+            /// The longest name, in bytes before escaping.
             pub const MAX_NAME_BYTES: usize = $most;
 
-            /// Text without control characters, 1 to [`Self::MAX_NAME_BYTES`] bytes.
+            /// Creates a name: 1 to [`Self::MAX_NAME_BYTES`] bytes without control characters.
             pub fn new(raw: impl Into<String>) -> Result<Self, StoreError> {
                 let raw = raw.into();
                 check($word, &raw, $most)?;
                 Ok(Self(raw.into()))
             }
 
-            /// The name as it was given.
+            /// Returns the unescaped name.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
 
-            /// The name as it stands in keys and in `group/id`: percent-escaped where needed.
+            /// Returns the name as used in keys and in `group/id`: percent-escaped where needed.
             pub fn escaped(&self) -> std::borrow::Cow<'_, str> {
                 $escape(&self.0)
             }
 
-            /// Reads the escaped form back.
+            /// Parses the escaped form.
             pub fn unescape(escaped: &str) -> Result<Self, StoreError> {
                 let Some(raw) = escape::undo(escaped) else {
                     let detail = format!("{escaped:?} is not a percent-escaped {}", $word);
@@ -58,7 +58,7 @@ macro_rules! name {
             }
         }
 
-        /// The escaped form.
+        /// Displays the escaped form.
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(&self.escaped())
@@ -76,13 +76,13 @@ name!(
     DutyId, "duty id", 512, escape::id
 );
 name!(
-    /// The readable id of one process from start to exit: `hostname-bootUnixNanos-8hex`.
-    /// Foreign members may look otherwise, so any text is read back.
+    /// The readable id of one process from start to exit: `hostname-bootUnixNanos-8hex`. Foreign
+    /// members may use other formats, so any text is accepted.
     InstanceId, "instance id", 512, escape::id
 );
 
 name!(
-    /// A word that an operator gives to members: a zone, a stable name, a revision.
+    /// A word that an operator assigns to members: a zone, a stable name, a revision.
     Label, "label", 128, escape::id
 );
 
@@ -98,12 +98,12 @@ name!(
 pub struct DutyKey {
     /// The group it belongs to.
     pub group: GroupName,
-    /// Its name there.
+    /// Its id within the group.
     pub id: DutyId,
 }
 
 impl DutyKey {
-    /// The duty `id` of `group`, both unescaped.
+    /// Creates the key of duty `id` in `group`, both unescaped.
     pub fn new(group: impl Into<String>, id: impl Into<String>) -> Result<Self, StoreError> {
         Ok(Self { group: GroupName::new(group)?, id: DutyId::new(id)? })
     }
@@ -118,7 +118,7 @@ impl fmt::Display for DutyKey {
 impl FromStr for DutyKey {
     type Err = StoreError;
 
-    /// Splits at the first `/`; characters that need no escape may also be given unescaped.
+    /// Splits at the first `/`; characters that need no escape may be given unescaped.
     fn from_str(text: &str) -> Result<Self, StoreError> {
         let (group, id) = text.split_once('/').ok_or_else(|| {
             StoreError::refused(Code::BadInput, format!("{text:?} is not GROUP/DUTY"))
@@ -166,7 +166,7 @@ mod tests {
     }
 
     proptest! {
-        /// Every key survives its written form, and two keys never share one.
+        /// Every key can be parsed from its text, and different keys have different texts.
         #[test]
         fn keys_round_trip(group in "\\PC{1,30}", id in "\\PC{1,120}", other in "\\PC{1,30}") {
             let key = DutyKey::new(group, id.clone()).unwrap();

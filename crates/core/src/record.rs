@@ -1,4 +1,4 @@
-//! Records of what a member does, for logs, metrics and checkers (R24).
+//! Records of a member's transitions, for logs, metrics and checkers (R24).
 
 use std::borrow::Cow;
 
@@ -9,42 +9,49 @@ crate::text_enum! {
     pub enum Change {
         Joined "joined" "The instance became a member of its group."
         JoinFailed "join_failed" "It could not become a member."
-        Left "left" "It gave everything back and is no member any more."
-        SessionLost "session_lost" "Its session has ended without its doing."
+        Left "left" "It released everything and left the group."
+        SessionLost "session_lost"
+            "Its session was ended by the store or was not renewed in time."
         Acquired "acquired" "A duty was granted to it."
-        TakenOver "taken_over" "A duty was granted to it whose holder had vanished."
-        AcquireFailed "acquire_failed" "Somebody else has the duty, or the store did not answer."
+        TakenOver "taken_over"
+            "It was granted a duty whose holder's session had expired."
+        AcquireFailed "acquire_failed"
+            "Another member holds the duty, or the request to the store failed."
         Renewed "renewed" "A keep-alive confirmed the hold."
-        RenewFailed "renew_failed" "A keep-alive was not answered or refused."
-        Suspended "suspended" "It was paused: no effect before the store has confirmed."
+        RenewFailed "renew_failed" "A keep-alive failed or timed out."
+        Suspended "suspended"
+            "The process was paused: no effects until the store confirms the holds."
         Resumed "resumed" "The store has confirmed the holds after a pause."
-        Draining "draining" "The work on a duty was asked to come to its end."
-        Released "released" "The work had stopped, and the duty was given back."
-        ReleaseFailed "release_failed" "A release was not answered, and is repeated."
+        Draining "draining" "The work on a duty was asked to stop."
+        Released "released" "The work stopped and the duty was released."
+        ReleaseFailed "release_failed" "A release failed or timed out and is repeated."
         Expired "expired" "The hold was not renewed before its deadline: the work was cancelled."
         Revoked "revoked" "The hold was lost: the work was cancelled."
-        Standby "standby" "It holds nothing, because others hold everything."
+        Standby "standby" "It holds no duty because other members hold all of them."
         Unheld "unheld" "Duties stay free because no member has room for them."
         Listed "listed" "The list of duties changed."
-        ListFailed "list_failed" "The list of duties could not be read; the last good one stays."
-        LookFailed "look_failed" "Members and holders could not be read; what was seen last stays."
-        Waiting "waiting" "The store had been away: a whole TTL passes before anything is claimed."
-        Refused "refused" "A wish of the user was refused."
+        ListFailed "list_failed"
+            "The list of duties could not be read; the previous list stays in use."
+        LookFailed "look_failed"
+            "Members and holders could not be read; the previous view stays in use."
+        Waiting "waiting"
+            "The store was unreachable or reset: nothing is claimed for slightly longer than a TTL."
+        Refused "refused" "A request of the user was refused."
     }
 }
 
 crate::text_enum! {
     /// Level of a log line, the most important first.
     pub enum LogLevel {
-        Error "error" "Work was cut off."
+        Error "error" "Work was cancelled."
         Warn "warn" "Something failed and is retried."
         Info "info" "State changes."
-        Debug "debug" "Successful renewals, too."
+        Debug "debug" "Successful renewals."
     }
 }
 
 impl Change {
-    /// The log level of a record of this kind.
+    /// Returns the log level of a record of this kind.
     pub const fn level(self) -> LogLevel {
         match self {
             Self::SessionLost | Self::Expired | Self::Revoked => LogLevel::Error,
@@ -75,7 +82,7 @@ impl Change {
 /// One transition of one instance.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Record {
-    /// When, on the instance's own clock.
+    /// Time on the instance's own clock.
     pub at: LocalInstant,
     /// Kind of the transition.
     pub change: Change,

@@ -1,13 +1,13 @@
-//! Seal before a checkpoint's payload: its signature, and the store it was moved to.
+//! Seal before a checkpoint's payload: its signature, and the store that it was moved to.
 //!
-//! One line of text, so that a person who looks into the store can read it:
+//! The seal is one line of text, so that a person who looks into the store can read it:
 //!
 //! ```text
 //! tenure-seal:1 key=2026-11 mac=<64 hex> prev=<64 hex>\n<payload>
 //! ```
 //!
-//! A payload without such a line has an empty seal. A payload that begins like one cannot be
-//! stored: it could be taken for a seal later.
+//! A payload without such a line has an empty seal. A payload that begins like a seal cannot be
+//! stored: later it could be mistaken for one.
 
 use std::fmt;
 use std::fmt::Write as _;
@@ -30,7 +30,7 @@ impl Mac {
     /// Placeholder before the first signature.
     pub const NONE: Self = Self([0; 32]);
 
-    /// Reads 64 hexadecimal digits, in the one spelling in which they are written.
+    /// Parses 64 lower-case hexadecimal digits.
     pub fn parse(text: &str) -> Option<Self> {
         let mut bytes = [0; 32];
         let digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
@@ -56,25 +56,25 @@ impl fmt::Debug for Mac {
     }
 }
 
-/// Destination of a checkpoint that was moved.
+/// Destination of a moved checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Moved {
     /// The other store, without a password.
     pub to: String,
-    /// False while the move is under way: then neither side may go on before it is finished.
+    /// False while the move is in progress: neither side may continue before it is finished.
     pub done: bool,
 }
 
-/// The line before a payload.
+/// Parsed seal line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seal {
-    /// Which key signed, and the signature.
+    /// The key and the signature.
     pub signed: Option<(String, Mac)>,
-    /// The signature of the version before; [`Mac::NONE`] if there was none.
+    /// The signature of the previous version; [`Mac::NONE`] if there is none.
     pub prev: Option<Mac>,
-    /// The checkpoint is here no more.
+    /// Destination of a move: the checkpoint must no longer be used here.
     pub moved: Option<Moved>,
-    /// From which store and version a move brought it; only on the version that the move wrote.
+    /// Source store and version of a move; set only on the version that the move wrote.
     pub origin: Option<String>,
 }
 
@@ -82,7 +82,7 @@ impl Seal {
     /// The longest line.
     pub const MAX_SEAL_BYTES: usize = 2048;
 
-    /// The fields that are there, by name, in the order in which they are written.
+    /// Returns the fields that are set, by name, in the order in which they are written.
     pub fn fields(&self) -> Vec<(&'static str, String)> {
         let mut fields = Vec::new();
         if let Some((key, mac)) = &self.signed {
@@ -100,8 +100,8 @@ impl Seal {
         fields
     }
 
-    /// Puts a seal together again from [`Seal::fields`]; `None` when they make no sense. No value
-    /// is empty: an empty one is signed as one that is not there.
+    /// Rebuilds a seal from [`Seal::fields`]; `None` when they are inconsistent. No value may be
+    /// empty, because an empty value is signed like a missing one.
     pub fn from_fields<'a>(fields: impl IntoIterator<Item = (&'a str, &'a str)>) -> Option<Self> {
         let (mut key, mut mac, mut seal) = (None, None, Self::default());
         for (name, value) in fields {
@@ -125,7 +125,7 @@ impl Seal {
         Some(seal)
     }
 
-    /// Takes a stored document apart.
+    /// Splits a stored document into seal and payload.
     pub fn split(document: &Document) -> Result<(Self, &[u8]), StoreError> {
         let bytes = document.as_bytes();
         let Some(rest) = bytes.strip_prefix(MAGIC.as_bytes()) else {
@@ -143,17 +143,17 @@ impl Seal {
         }
         let fields = fields.iter().map(|(name, value)| (*name, value.as_str()));
         let seal = Self::from_fields(fields).ok_or_else(damaged)?;
-        // One seal has one spelling: else a byte of it could change unnoticed.
+        // A seal has exactly one spelling; otherwise a byte of it could change unnoticed.
         if seal.line().as_bytes() != &bytes[..MAGIC.len() + end + 1] {
             return Err(damaged());
         }
         Ok((seal, &rest[end + 1..]))
     }
 
-    /// Puts the seal before a payload.
+    /// Prepends the seal to a payload.
     pub fn join(&self, payload: &[u8]) -> Result<Document, StoreError> {
         if payload.starts_with(MAGIC.as_bytes()) {
-            let detail = format!("a document that begins with {MAGIC}");
+            let detail = format!("a document must not begin with {MAGIC}");
             return Err(StoreError::refused(Code::BadInput, detail));
         }
         let payload = Document::new(payload)?;

@@ -6,25 +6,25 @@ use async_trait::async_trait;
 
 use crate::{DutyId, Label, StoreError};
 
-/// One thing to do, as its list names it.
+/// One item of work from a list.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Target {
     /// The duty that it becomes.
     pub id: DutyId,
     /// Preferred zone; see [`crate::roster`].
     pub zone: Option<Label>,
-    /// It is known, but nobody is to do it now: its holder stops and releases it.
+    /// It exists, but is paused: its holder stops and releases it.
     pub paused: bool,
 }
 
 impl Target {
-    /// A target that is to be done, anywhere.
+    /// Creates a target without a preferred zone.
     pub fn new(id: DutyId) -> Self {
         Self { id, zone: None, paused: false }
     }
 }
 
-/// A list of targets, sorted and without repetitions.
+/// A list of targets, sorted and without duplicates.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Listing {
     targets: Vec<Target>,
@@ -32,8 +32,8 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// Sorts the list. A target that is named again is counted; if one of its entries is paused, it
-    /// is paused: stopping is the safe side.
+    /// Sorts the list and counts duplicates. If one entry of a target is paused, the target is
+    /// paused: stopping is the safe choice.
     pub fn new(targets: impl IntoIterator<Item = Target>) -> Self {
         let mut targets: Vec<_> = targets.into_iter().collect();
         targets.sort();
@@ -47,12 +47,12 @@ impl Listing {
         Self { targets, repeated }
     }
 
-    /// The targets by id.
+    /// Returns the targets by id.
     pub fn targets(&self) -> &[Target] {
         &self.targets
     }
 
-    /// Returns the number of entries that repeated another entry's target.
+    /// Returns the number of duplicate entries.
     pub fn repeated(&self) -> usize {
         self.repeated
     }
@@ -60,11 +60,11 @@ impl Listing {
 
 /// Source of a list of targets.
 ///
-/// A list is whole or it is an error: what cannot be read completely is never a shorter list,
-/// because everything that is missing from a list is stopped.
+/// A list is complete or an error: a partly read list is never returned as a shorter list, because
+/// targets that are missing from a list are stopped.
 #[async_trait]
 pub trait Targets: Debug + Send + Sync + 'static {
-    /// Reads the list. It ends in bounded time, and reads at most `most` targets: one more is
+    /// Reads the list in bounded time. More than `most` targets are
     /// [`crate::Code::TooManyTargets`].
     async fn list(&self, most: usize) -> Result<Listing, StoreError>;
 }

@@ -1,7 +1,7 @@
-//! Checks that several modules share.
+//! Checks shared by several modules.
 
-/// Compares a part of a reference page with what the code says. `TENURE_REFRESH=1` writes it into
-/// the page instead.
+/// Compares a part of a reference page with the code. `TENURE_REFRESH=1` writes it into the page
+/// instead.
 pub(crate) fn check_page(name: &str, marker: &str, expected: &str) {
     let page = format!("{}/../../docs/reference/{name}.md", env!("CARGO_MANIFEST_DIR"));
     let (begin, end) = (format!("<!-- {marker} -->\n"), format!("<!-- /{marker} -->\n"));

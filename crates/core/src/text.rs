@@ -1,15 +1,15 @@
-//! Numbers as people write them.
+//! Formatting of counts, durations and text for people.
 
 use std::time::Duration;
 
-/// `1 duty`, `2 duties`.
+/// Formats a count, such as `1 duty` or `2 duties`.
 pub fn counted(count: impl TryInto<u64> + Copy, one: &str, many: &str) -> String {
-    // What does not fit is not one either.
+    // A count that does not fit is not one either.
     let count = count.try_into().unwrap_or(u64::MAX);
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
-/// `500ms`, `1.5s`, `1m30s`, `2h`, `1d`: as options take it.
+/// Formats a duration as options accept it: `500ms`, `1.5s`, `1m30s`, `2h`, `1d`.
 pub fn span(time: Duration) -> String {
     if time.is_zero() {
         return "0s".to_owned();
@@ -29,7 +29,7 @@ pub fn span(time: Duration) -> String {
     text
 }
 
-/// Escapes text for a terminal, on one line: control characters are printed and not obeyed.
+/// Escapes text for a terminal, on one line, including control characters.
 pub fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

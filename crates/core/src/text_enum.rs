@@ -14,15 +14,15 @@ macro_rules! text_enum {
         pub enum $name { $(#[doc = $sentence] $value,)* }
 
         impl $name {
-            /// Every value, in order.
+            /// All values, in order.
             pub const ALL: &[Self] = &[$(Self::$value,)*];
 
-            /// The text that is stored, logged and printed.
+            /// Returns the text that is stored, logged and printed.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$value => $word,)* }
             }
 
-            /// Describes the value in a sentence.
+            /// Returns a sentence that describes the value.
             pub const fn sentence(self) -> &'static str {
                 match self { $(Self::$value => $sentence,)* }
             }

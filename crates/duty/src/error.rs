@@ -14,7 +14,7 @@ pub enum DutyError {
     #[error(transparent)]
     Refused(Problem),
     /// A thread could not be started.
-    #[error("no thread could be started")]
+    #[error("cannot start a thread")]
     Thread(#[from] io::Error),
 }
 

@@ -75,7 +75,8 @@ impl Partitions {
                 let outside = |id: &&u32| total.is_some_and(|total| **id >= total);
                 match (ids.iter().find(outside), total) {
                     (Some(id), Some(total)) => format!(
-                        "partition {id}, but {TOTAL_VARIABLE} is {total}: they count from 0"
+                        "partition {id} is out of range: partitions count from 0, and \
+                         {TOTAL_VARIABLE} is {total}"
                     ),
                     _ => return Ok(Self { ids }),
                 }
@@ -260,7 +261,7 @@ fn number(name: &str, text: &str) -> Result<u32, DutyError> {
         Ok(number) if digits => Ok(number),
         _ => {
             let start: String = text.chars().take(40).collect();
-            Err(bad(format!("{name} has {start:?}, which is not a number")))
+            Err(bad(format!("{name} contains {start:?}, which is not a number")))
         }
     }
 }
@@ -274,7 +275,7 @@ fn parse_list(text: &str) -> Result<Vec<u32>, DutyError> {
     }
     ids.sort_unstable();
     if let Some(pair) = ids.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Err(bad(format!("{LIST_VARIABLE} has {} twice", pair[0])));
+        return Err(bad(format!("{LIST_VARIABLE} lists {} twice", pair[0])));
     }
     Ok(ids)
 }

@@ -37,11 +37,11 @@ pub enum HoldLost {
     #[error("the hold has ended")]
     Revoked,
     /// The deadline has passed, or comes before the effect would be done: stop.
-    #[error("the deadline of the hold comes first")]
+    #[error("the hold's deadline has passed or is too close")]
     Deadline,
     /// The process was paused, and the store has not confirmed the hold since. The hold may still
     /// be valid: wait for [`Guard::confirmed`], or stop.
-    #[error("the hold is not confirmed since a pause")]
+    #[error("the hold has not been confirmed since the process was paused")]
     Unconfirmed,
 }
 
@@ -245,7 +245,7 @@ impl Guard {
                 None => break,
             }
         }
-        Err(StoreError::unknown(Code::Failed, "the checkpoint changes while it is written"))
+        Err(StoreError::unknown(Code::Failed, "the checkpoint kept changing during the write"))
     }
 
     fn refused(&self, newest: Epoch) -> StoreError {

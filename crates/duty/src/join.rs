@@ -169,12 +169,12 @@ impl Join {
         let MemberSettings { max_duties: most, room, .. } = self.settings;
         let bad = match &self.duties {
             _ if room > MAX_BATCH => format!("room for {room} duties, the limit is {MAX_BATCH}"),
-            Duties::Shards(0) => "a group of no shards".to_owned(),
+            Duties::Shards(0) => "a group needs at least one shard".to_owned(),
             Duties::Shards(count) if *count as usize > most => {
                 format!("{count} shards, the limit is {most}")
             }
             Duties::Targets { every, .. } if every.is_zero() => {
-                "a list of targets that is read without a pause".to_owned()
+                "the interval between reads of the target list is zero".to_owned()
             }
             _ => return Ok(()),
         };

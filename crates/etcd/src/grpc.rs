@@ -111,11 +111,11 @@ impl GrpcChannel {
                 .keep_alive_timeout(limits.answer)
                 .handshake(TokioIo::new(stream));
             let (sender, connection) = handshake.await.map_err(Error::not_sent)?;
-            let (told, ended) = watch::channel(None);
+            let (reason, ended) = watch::channel(None);
             // The task ends when the last user of the connection is gone.
             tokio::spawn(async move {
                 if let Err(error) = connection.await {
-                    told.send_replace(Some(words(&error)));
+                    reason.send_replace(Some(words(&error)));
                 }
             });
             Ok(Self { sender, origin, largest: limits.largest, ended, token: None })
@@ -250,7 +250,8 @@ fn unframed(buffer: &mut BytesMut, largest: usize) -> Result<Option<Bytes>, Erro
     }
     let length = prefix.get_u32() as usize;
     if length > largest {
-        return Err(Error::lost(format!("an answer of {length} bytes")));
+        let detail = format!("the answer has {length} bytes, more than the limit of {largest}");
+        return Err(Error::lost(detail));
     }
     if buffer.len() < FRAME_HEADER_BYTES + length {
         return Ok(None);

@@ -19,16 +19,16 @@ pub enum HttpError {
     #[error("TLS is not configured")]
     NoTls,
     /// The host cannot be in a certificate.
-    #[error("the host is no name for a certificate")]
+    #[error("the host is not a valid certificate name")]
     ServerName,
     /// The TLS handshake failed.
     #[error("{0}")]
     Tls(#[source] io::Error),
     /// The connection broke before the head of the response arrived.
-    #[error("the connection broke off before the response")]
+    #[error("the connection closed before a valid response")]
     Exchange(#[source] hyper::Error),
     /// The connection broke before the end of the response.
-    #[error("the response broke off")]
+    #[error("the connection closed during the response")]
     Body(#[source] Box<dyn Error + Send + Sync>),
     /// The response is larger than the caller allows.
     #[error("the response has more than {max_bytes} bytes")]

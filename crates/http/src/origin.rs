@@ -17,13 +17,13 @@ pub struct Origin {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum OriginError {
     /// The scheme is neither `http` nor `https`.
-    #[error("is no URL of a web server")]
+    #[error("is not an http or https URL")]
     Scheme,
     /// There is no host.
     #[error("has no host")]
     Host,
     /// There is a user or a password.
-    #[error("has a user or a password")]
+    #[error("contains a user or password")]
     Credentials,
 }
 

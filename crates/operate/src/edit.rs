@@ -91,7 +91,7 @@ pub(crate) async fn edit(
         }
         return Ok(done(before, document, true, pruned));
     }
-    let detail = format!("others kept changing the document of {name} ({MAX_ATTEMPTS} attempts)");
+    let detail = format!("the document of {name} kept changing ({MAX_ATTEMPTS} attempts)");
     Err(lost.unwrap_or_else(|| StoreError::refused(Code::Busy, detail)).into())
 }
 

@@ -59,7 +59,7 @@ pub async fn evict(store: &dyn Store, options: EvictOptions) -> Result<EvictRepo
     let evicted_before = match snapshot.live_member(instance) {
         Ok(member) if member.nonce.is_none() => {
             let what =
-                format!("{instance} has no session, it only shares the keys: stop its process");
+                format!("{instance} has no session and only shares the keys: stop its process");
             return Err(OperateError::conflict(what));
         }
         Ok(member) => member.evicted && !*now,

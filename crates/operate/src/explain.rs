@@ -236,7 +236,7 @@ impl ExplainedMember {
         opinions: Option<&[PlacementReport]>,
         unplanned: Option<&'static str>,
     ) -> Self {
-        let found = roster.seats.binary_search_by(|one| one.instance.cmp(&member.instance)).ok();
+        let found = roster.members.binary_search_by(|one| one.instance.cmp(&member.instance)).ok();
         let opinion = found.and_then(|n| opinions?.get(n).copied());
         let planned = roster_member(member, &group.document);
         let sentence = match (opinion, unplanned, &planned) {

@@ -14,7 +14,7 @@ use crate::error::{OperateError, nothing_happened};
 
 /// Note for groups whose duties come from a list of targets.
 pub(crate) const TARGETS_NOTE: &str = "the duties of this group come from a list outside the \
-    store: only granted duties are known, free ones may be gone from the list, and their zones are \
+    store: only granted duties are known, free ones may no longer be listed, and their zones are \
     not known";
 
 /// A group at one moment: its document, members and holders.
@@ -195,7 +195,7 @@ impl StoredGroup {
     pub fn roster_of(&self, duty: &DutyId) -> GroupSnapshot {
         let standby = matches!(self.layout(), Some(Layout::Standby));
         let mut rosters = self.rosters(Some(duty)).into_iter();
-        let plans = |r: &GroupSnapshot| !standby || r.charges.iter().any(|c| c.duty == *duty);
+        let plans = |r: &GroupSnapshot| !standby || r.duties.iter().any(|c| c.duty == *duty);
         rosters.find(plans).unwrap_or_else(|| {
             let (held, listing) = (BTreeMap::new(), Listing::default());
             GroupSnapshot::new(&self.members, &held, &self.document, &listing, Some(duty))
@@ -227,7 +227,7 @@ pub(crate) fn only_duty(member: &Member) -> Option<DutyId> {
 /// Returns a member as the roster counts it under a document; `None` if it does not.
 pub(crate) fn roster_member(member: &Member, document: &GroupConfig) -> Option<RosterMember> {
     let foreign = member.nonce.is_none().then(|| MemberStatus::with_room(usize::MAX));
-    let mut planned = MemberStatus::read(&member.note).or(foreign)?.seat(member);
+    let mut planned = MemberStatus::read(&member.note).or(foreign)?.roster_member(member);
     document.adjust(&mut planned);
     Some(planned)
 }

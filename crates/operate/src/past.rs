@@ -26,7 +26,7 @@ const NEVER_RECORDED: &str = "the directives of that time are not known: the cur
 
 /// Note for a record that does not match the document.
 const NOT_CERTAIN: &str = "the directives of that time are not certain: something was changed \
-    without a record, or a clock ran ahead";
+    without a record, or a clock was ahead";
 
 /// A group in the past, as far as the trail shows.
 pub(crate) struct PastGroup {
@@ -64,7 +64,7 @@ pub(crate) fn at(
     let gone = members.iter().filter(|instance| now.member(instance).is_none() && !holds(instance));
     let gone: Vec<String> = gone.map(ToString::to_string).collect();
     if !gone.is_empty() {
-        notes.push(format!("may have ended before without a record: {}", gone.join(", ")));
+        notes.push(format!("may have ended earlier without a record: {}", gone.join(", ")));
     }
     let member = |instance: &InstanceId| member(instance, now, asked);
     let members = members.iter().map(member).collect::<Result<Vec<_>, _>>()?;

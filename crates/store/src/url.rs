@@ -80,7 +80,9 @@ impl StoreUrl {
             let scheme = if plain { scheme } else { "(not shown)" };
             return Err(bad(format!("unknown scheme {scheme}")));
         };
-        let rest = rest.strip_prefix("//").ok_or_else(|| bad(format!("{scheme}: lacks //")))?;
+        let rest = rest
+            .strip_prefix("//")
+            .ok_or_else(|| bad(format!("{scheme}: must be followed by //")))?;
         let (credentials, place, query) = parts(rest)?;
         let mut namespace = None;
         let mut passed_on = Vec::new();
@@ -95,10 +97,10 @@ impl StoreUrl {
         };
         match kind {
             UrlScheme::Redis if !passed_on.is_empty() => {
-                return Err(bad("redis:// takes no parameter but prefix"));
+                return Err(bad("redis:// accepts only the parameter prefix"));
             }
             UrlScheme::Rediss if !passed_on.iter().all(is_path) => {
-                return Err(bad("rediss:// takes prefix, cacert, cert and key"));
+                return Err(bad("rediss:// accepts only prefix, cacert, cert and key"));
             }
             _ => {}
         }
@@ -126,7 +128,7 @@ impl StoreUrl {
         }
         let duty = duty.map(str::parse::<DutyKey>).transpose();
         let duty =
-            duty.map_err(|_| bad("what comes after # in file:PATH#GROUP/DUTY is no duty"))?;
+            duty.map_err(|_| bad("the part after # in file:PATH#GROUP/DUTY is not a duty"))?;
         let namespace = duty.map(|duty| duty.to_string());
         Ok(Self { kind: UrlScheme::File, rest: path.to_owned(), namespace })
     }
@@ -221,7 +223,7 @@ impl StoreUrl {
                 url: format!("postgres://{}", self.rest),
                 schema: self.namespace.clone().unwrap_or_else(|| DEFAULT_SCHEMA.to_owned()),
             }),
-            _ => Err(bad("this needs tables: use sqlite:PATH or postgres://HOST/NAME")),
+            _ => Err(bad("this store has no tables: use sqlite:PATH or postgres://HOST/NAME")),
         }
     }
 
@@ -283,14 +285,15 @@ fn etcd_parts(
     for host in place.trim_end_matches('/').split(',') {
         let port = host.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
         if port.is_none() || host.starts_with(':') || host.contains(['/', ' ']) {
-            return Err(bad("etcd:// needs HOST:PORT, or several of them between commas"));
+            return Err(bad("etcd:// needs HOST:PORT, or several separated by commas"));
         }
         hosts.push(host.to_owned());
     }
     let mut user = None;
     if let Some(credentials) = credentials {
-        let (name, password) =
-            credentials.split_once(':').ok_or_else(|| bad("a user of etcd has a password"))?;
+        let (name, password) = credentials
+            .split_once(':')
+            .ok_or_else(|| bad("an etcd user needs a password (USER:PASSWORD)"))?;
         user = Some((unescape(name, "the user")?, unescape(password, "the password")?));
     }
     let (mut wanted, [mut authority, mut certificate, mut key]) = (None, [const { None }; 3]);
@@ -301,13 +304,13 @@ fn etcd_parts(
             Some(("cacert", path)) => authority = Some(unescape(path, "cacert")?),
             Some(("cert", path)) => certificate = Some(unescape(path, "cert")?),
             Some(("key", path)) => key = Some(unescape(path, "key")?),
-            _ => return Err(bad("etcd:// takes prefix, tls=on, cacert, cert and key, no others")),
+            _ => return Err(bad("etcd:// accepts only prefix, tls=on|off, cacert, cert and key")),
         }
     }
     let files = PemFiles::new(authority, certificate, key, "cert and key")?;
     let named = files != PemFiles::default();
     if named && wanted == Some(false) {
-        return Err(bad("tls=off and a certificate contradict each other"));
+        return Err(bad("tls=off cannot be combined with cacert, cert or key"));
     }
     Ok(EtcdParts { hosts, user, tls: wanted.unwrap_or(named).then_some(files) })
 }
@@ -348,7 +351,7 @@ pub(crate) fn unescape(part: &str, what: &str) -> StoreResult<String> {
 fn namespace_text(escaped: &str) -> StoreResult<String> {
     let text = unescape(escaped, "schema or prefix")?;
     if text.is_empty() || text.len() > 63 || text.chars().any(char::is_control) {
-        return Err(bad("schema or prefix is 1 to 63 bytes without control characters"));
+        return Err(bad("schema or prefix must have 1 to 63 bytes and no control characters"));
     }
     Ok(text)
 }

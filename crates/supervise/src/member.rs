@@ -211,7 +211,7 @@ pub fn describe_store(store: &StoreUrl) -> String {
 /// become its children.
 pub(crate) fn listen() -> Result<Signals, SuperviseError> {
     let signals = Signals::listen().context("cannot listen to signals")?;
-    set_child_subreaper(Some(getpid())).context("no subreaper")?;
+    set_child_subreaper(Some(getpid())).context("cannot become a child subreaper")?;
     Ok(signals)
 }
 

@@ -153,8 +153,8 @@ pub(crate) fn kill_strays(guards: &[Pid]) -> Option<Pid> {
 /// Describes a process that cannot be ended.
 pub(crate) fn survivor(pid: i32, meanwhile: &str) -> String {
     format!(
-        "process {pid} still runs although it was killed (another user's, or stuck in the kernel); \
-         {meanwhile}"
+        "process {pid} is still running although it was killed (it belongs to another user or is \
+         stuck in the kernel); {meanwhile}"
     )
 }
 

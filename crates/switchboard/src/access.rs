@@ -398,13 +398,12 @@ impl AccessControl {
 fn check_local(headers: &HeaderMap) -> ApiResult<()> {
     let through_proxy = ["forwarded", "x-forwarded-for", "x-real-ip"];
     if through_proxy.iter().any(|name| headers.contains_key(*name)) {
-        let message = "there are no tokens, and this came through a proxy: make a token";
+        let message = "requests through a proxy need a token, and none exists: create one";
         return Err(ApiError::invalid_token(message));
     }
     let mut named = headers.get_all(HOST).iter().chain(headers.get_all(ORIGIN));
     if !named.all(|name| name.to_str().is_ok_and(address::is_this_machine)) {
-        let message =
-            "there are no tokens, and Host or Origin is not of this machine: make a token";
+        let message = "without tokens, Host and Origin must name this machine: create a token";
         return Err(ApiError::invalid_token(message));
     }
     Ok(())

@@ -10,11 +10,11 @@ use hyper::HeaderMap;
 /// it sees to `X-Forwarded-For`; clients can forge entries further left. If the entry is missing or
 /// unreadable, the peer itself counts.
 pub(crate) fn of_client(peer: IpAddr, headers: &HeaderMap, hops: usize) -> String {
-    let told = match hops {
+    let client = match hops {
         0 => None,
         hops => forwarded(headers, hops),
     };
-    by_network(told.unwrap_or(peer))
+    by_network(client.unwrap_or(peer))
 }
 
 fn forwarded(headers: &HeaderMap, hops: usize) -> Option<IpAddr> {

@@ -122,7 +122,7 @@ impl Committer {
                 mpsc::error::TrySendError::Closed(_) => SubmitError::Closed,
             }
         })?;
-        let lost = || SwitchboardError::unknown(Code::Failed, "the task that commits has ended");
+        let lost = || SwitchboardError::unknown(Code::Failed, "the commit task has stopped");
         settled.await.unwrap_or_else(|_| Err(SubmitError::Store(lost())))
     }
 

@@ -162,7 +162,7 @@ impl Metrics {
         counters("tenure_switchboard_sse_forwarded_total", help, "", &[("", &self.forwarded)]);
         let help = "Requests without a valid token.";
         counters("tenure_switchboard_auth_failures_total", help, "", &[("", &self.auth_failures)]);
-        let help = "Accepted heartbeats that are missing in the history.";
+        let help = "Accepted heartbeats that are missing from the history.";
         let name = "tenure_switchboard_heartbeat_history_lost_total";
         counters(name, help, "", &[("", &self.history_lost)]);
         let [queue, memory, connections] = &self.overload;
@@ -196,9 +196,13 @@ impl Metrics {
     fn write_gauges(&self, text: &mut MetricsText, now: Gauges) {
         let connections = self.connections.load(Ordering::Relaxed);
         for (name, help, value) in [
-            ("queue_depth", "Submissions that wait for a commit.", Some(now.queue as u64)),
-            ("budget_bytes", "Bytes taken of the memory budget.", Some(now.budget as u64)),
-            ("budget_limit_bytes", "The memory budget.", Some(now.budget_size as u64)),
+            ("queue_depth", "Submissions waiting for a commit.", Some(now.queue as u64)),
+            ("budget_bytes", "Used bytes of the memory budget.", Some(now.budget as u64)),
+            (
+                "budget_limit_bytes",
+                "Size of the memory budget in bytes.",
+                Some(now.budget_size as u64),
+            ),
             ("connections", "Open connections.", Some(connections as u64)),
             (
                 "sse_sessions",

@@ -210,7 +210,9 @@ impl fmt::Display for ServerNotice {
         match self {
             Self::Listening { address, tls: false } => write!(f, "listening on http://{address}"),
             Self::Listening { address, tls: true } => write!(f, "listening on https://{address}"),
-            Self::Open => f.write_str("open: no tokens; only this machine can reach it"),
+            Self::Open => {
+                f.write_str("open: no tokens exist; only clients on this machine are admitted")
+            }
             Self::TokensRequired => f.write_str("a token exists: tokens are required from now on"),
             Self::Draining => f.write_str("draining: open requests finish first"),
             Self::CutOff => f.write_str("some requests did not finish in time and were cut off"),
@@ -221,7 +223,7 @@ impl fmt::Display for ServerNotice {
                  --trusted-proxies; else raise --max-connections-per-address",
             ),
             Self::StoreLost(error) => write!(f, "the store does not answer: {error}"),
-            Self::StoreFull(error) => write!(f, "nothing can be stored: {error}"),
+            Self::StoreFull(error) => write!(f, "submissions are rejected: {error}"),
             Self::StoreFound => f.write_str("the store answers again"),
             Self::Unadvertised => f.write_str(
                 "other replicas cannot reach this one: messages of its SSE sessions that arrive \
@@ -242,32 +244,33 @@ impl fmt::Display for ServerNotice {
                 write!(f, " history ({others} since the last message): {why}")
             }
             Self::Counting { epoch } => {
-                write!(f, "statistics are counted here, under epoch {epoch}")
+                write!(f, "this replica counts the statistics (epoch {epoch})")
             }
-            Self::NotCounting => f.write_str("statistics are no longer counted here"),
+            Self::NotCounting => f.write_str("this replica no longer counts the statistics"),
             Self::StatisticsFailed(error) => {
                 write!(f, "statistics could not be counted, retrying: {error}")
             }
-            Self::Tidied(tidied) => {
-                let t = tidied;
-                f.write_str("deleted after their retention:")?;
-                for (count, what) in [
-                    (t.heartbeat_partitions_dropped, "days of heartbeats"),
-                    (t.heartbeat_rows_deleted, "heartbeats"),
-                    (t.hourly_rows_deleted, "hours"),
-                    (t.daily_rows_deleted, "days"),
-                    (t.fanout_rows_deleted, "days of fanout"),
-                    (t.outcome_rows_deleted, "outcomes"),
-                    (t.instances_deleted, "instances"),
-                ] {
-                    if count > 0 {
-                        write!(f, " {count} {what};")?;
-                    }
-                }
-                Ok(())
+            Self::Tidied(report) => {
+                write!(f, "deleted data past its retention: {}", deleted_rows(report))
             }
         }
     }
+}
+
+/// Returns what was deleted, as a list for a log line.
+fn deleted_rows(report: &HistoryPruneReport) -> String {
+    let rows = [
+        (report.heartbeat_partitions_dropped, "day of heartbeats", "days of heartbeats"),
+        (report.heartbeat_rows_deleted, "heartbeat", "heartbeats"),
+        (report.hourly_rows_deleted, "hourly count", "hourly counts"),
+        (report.daily_rows_deleted, "daily count", "daily counts"),
+        (report.fanout_rows_deleted, "daily fanout count", "daily fanout counts"),
+        (report.outcome_rows_deleted, "outcome", "outcomes"),
+        (report.instances_deleted, "instance", "instances"),
+    ];
+    let rows = rows.into_iter().filter(|(count, ..)| *count > 0);
+    let rows: Vec<_> = rows.map(|(count, one, many)| counted(count, one, many)).collect();
+    rows.join(", ")
 }
 
 impl fmt::Display for ConnectorEvent {
@@ -275,11 +278,9 @@ impl fmt::Display for ConnectorEvent {
         match self {
             Self::Registered => f.write_str("registered by its first heartbeat"),
             Self::Revived => f.write_str("unarchived by a heartbeat"),
-            Self::Replaced { from, to } => {
-                write!(f, "instance {to} is current, instead of {from}")
-            }
+            Self::Replaced { from, to } => write!(f, "instance {to} replaced {from}"),
             Self::CountersReset => {
-                f.write_str("a counter decreased without a new instance, and counts from 0")
+                f.write_str("a counter decreased without a new instance; counting restarts at 0")
             }
             Self::CounterJumped => f.write_str(
                 "a counter jumped by the size of a Unix time, as if a client had added the \
@@ -298,7 +299,7 @@ impl fmt::Display for Drift {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = self.0.unsigned_abs() as f64 / 1e6;
         match self.0 {
-            0.. => write!(f, "its clock is {seconds:.1} s behind, or the heartbeat was on its way"),
+            0.. => write!(f, "its clock is {seconds:.1} s behind, or the heartbeat was delayed"),
             _ => write!(f, "its clock is {seconds:.1} s ahead"),
         }
     }

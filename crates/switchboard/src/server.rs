@@ -195,7 +195,7 @@ async fn start(
     let required = storage.has_tokens().await?;
     if !required && !settings.listen.ip().is_loopback() {
         let at = settings.listen;
-        let detail = format!("{at} can be reached from other machines, and there is no token");
+        let detail = format!("{at} can be reached from other machines, and no token exists");
         return Err(SwitchboardError::refused(Code::OpenToAll, detail));
     }
     let tls = settings.tls.clone().map(ServerCertificate::load).transpose()?.map(Arc::new);

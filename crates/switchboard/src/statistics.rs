@@ -143,7 +143,8 @@ async fn count(
         match done {
             Ok(true) => failed = None,
             Ok(false) => {
-                let newer = SwitchboardError::refused(Code::Fenced, "a newer hold has counted");
+                let newer =
+                    SwitchboardError::refused(Code::Fenced, "a newer hold counts the statistics");
                 report_error(state, &mut failed, newer);
                 return Err(HoldLost::Revoked);
             }

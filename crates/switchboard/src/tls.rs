@@ -88,19 +88,19 @@ fn build(files: &CertificateFiles, text: (Vec<u8>, Vec<u8>)) -> Result<Loaded, S
     let chain: Result<Vec<CertificateDer<'_>>, _> =
         CertificateDer::pem_slice_iter(&text.0).collect();
     let chain = chain.unwrap_or_default();
-    let none = || unusable(format!("{certificate} holds no certificate in PEM form"));
+    let none = || unusable(format!("{certificate} contains no PEM certificate"));
     let own = chain.first().cloned().ok_or_else(none)?;
-    let none = |_| unusable(format!("{key} holds no private key in PEM form, or an encrypted one"));
+    let none = |_| unusable(format!("{key} contains no unencrypted PEM private key"));
     let private = PrivateKeyDer::from_pem_slice(&text.1).map_err(none)?;
     let none = |error: rustls::Error| unusable(format!("TLS cannot be used: {error}"));
     let client = tenure_store::connect::pinned_client(own).map_err(none)?;
     let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .map_err(none)?;
-    let mut config =
-        builder.with_no_client_auth().with_single_cert(chain, private).map_err(|error| {
-            unusable(format!("{certificate} and {key} do not go together: {error}"))
-        })?;
+    let mut config = builder
+        .with_no_client_auth()
+        .with_single_cert(chain, private)
+        .map_err(|error| unusable(format!("{certificate} and {key} do not match: {error}")))?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Loaded { config: Arc::new(config), client: Arc::new(client), text })
 }

@@ -45,8 +45,8 @@ tenure_core::text_enum! {
     pub enum Role {
         Ingest "ingest" "Submit events and dead letters of one source: its scope."
         Read "read" "Read everything, or with a scope the messages and connectors of one source."
-        Admin "admin" "Everything that `read` may; end dead letters, reset fences, edit connectors."
-        Consume "consume" "Everything that `read` may; report outcomes of messages."
+        Admin "admin" "Like `read`, and may resolve dead letters, reset fences and edit connectors."
+        Consume "consume" "Like `read`, and may report outcomes of messages."
     }
 }
 

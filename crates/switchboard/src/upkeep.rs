@@ -34,7 +34,9 @@ pub(crate) async fn watch(
     loop {
         sleep(WATCH_INTERVAL).await;
         let answer = timeout(STORE_TIMEOUT, state.storage.ping()).await;
-        let late = |_| Err(SwitchboardError::refused(Code::Lost, "it did not answer in 5 seconds"));
+        let late = |_| {
+            Err(SwitchboardError::refused(Code::Lost, "the store did not answer within 5 seconds"))
+        };
         let answer = answer.unwrap_or_else(late);
         let (before, now) =
             state.store.record_check(answer.as_ref().err().map(SwitchboardError::code));

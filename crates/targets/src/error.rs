@@ -58,7 +58,7 @@ pub(crate) fn bad(detail: impl Into<String>) -> TargetsError {
 }
 
 pub(crate) fn late(limit: Duration) -> TargetsError {
-    bad(format!("the list did not come within {}", span(limit)))
+    bad(format!("reading the list took longer than {}", span(limit)))
 }
 
 /// Error for a list that is too long. Reading stops early, so the number of targets is unknown.

@@ -61,7 +61,7 @@ fn read_file(path: &Path, most: usize) -> Result<Listing, TargetsError> {
     }
     let file = File::open(path).map_err(unreadable)?;
     if file.metadata().map_err(unreadable)?.len() == 0 {
-        return wrong("is empty; a list of nothing is `[]`, or a line that begins with `#`");
+        return wrong("is empty; for an empty list write `[]` or a comment line");
     }
     let listing = undisturbed(&file, |file| {
         let mut text = BufReader::new(file);
@@ -73,7 +73,7 @@ fn read_file(path: &Path, most: usize) -> Result<Listing, TargetsError> {
         })
     });
     let Some(listing) = listing.map_err(unreadable)? else {
-        return wrong("was written to while it was read; rename a whole file into its place");
+        return wrong("was changed while it was read; write a new file and rename it into place");
     };
     listing.map_err(|error| error.at(path.display()))
 }
@@ -97,7 +97,7 @@ fn lines(text: &mut impl BufRead, most: usize) -> Result<Listing, TargetsError> 
             break;
         }
         if read as u64 == MAX_LINE_BYTES && !line.ends_with(b"\n") {
-            return Err(bad(format!("line {number} is longer than any id")));
+            return Err(bad(format!("line {number} is longer than {MAX_LINE_BYTES} bytes")));
         }
         let word = str::from_utf8(&line).map_err(|_| bad(format!("line {number} is not UTF-8")))?;
         let word = word.trim();

@@ -32,12 +32,12 @@ impl HttpSource {
     /// Parses a URL; also returns its printable form, without its query, which may be a secret.
     pub(crate) fn parse(text: &str) -> Result<(Self, String), TargetsError> {
         let (url, fragment) = text.split_once('#').unwrap_or((text, ""));
-        let uri: Uri = url.parse().map_err(|_| bad("it is not the URL of a web server"))?;
+        let uri: Uri = url.parse().map_err(|_| bad("not a valid http:// or https:// URL"))?;
         let origin = Origin::parse(&uri).map_err(|error| match error {
-            OriginError::Scheme => bad("it is not the URL of a web server"),
+            OriginError::Scheme => bad("not a valid http:// or https:// URL"),
             OriginError::Host => bad("the URL has no host"),
             OriginError::Credentials => {
-                bad(format!("a web server gets no password; put a token into {TOKEN}"))
+                bad(format!("the URL must not contain a user or password; set a token in {TOKEN}"))
             }
         })?;
         let encrypted = origin.is_encrypted();
@@ -47,7 +47,7 @@ impl HttpSource {
         }
         let files = tls_files(fragment)?;
         if !encrypted && files.iter().any(Option::is_some) {
-            return Err(bad("cacert, cert and key go with https://"));
+            return Err(bad("cacert, cert and key require https://"));
         }
         let scheme = uri.scheme_str().unwrap_or_default();
         let shown = format!("{scheme}://{}{}", origin.authority(), uri.path());
@@ -63,13 +63,13 @@ fn tls_files(fragment: &str) -> Result<[Option<String>; 3], TargetsError> {
     for parameter in fragment.split('&').filter(|parameter| !parameter.is_empty()) {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
         let at = ["cacert", "cert", "key"].iter().position(|known| *known == name);
-        let at = at.ok_or_else(|| bad("after # there are cacert, cert and key, no others"))?;
+        let at = at.ok_or_else(|| bad("only cacert, cert and key are allowed after #"))?;
         let value = percent_decode_str(value).decode_utf8();
-        let value = value.map_err(|_| bad("what comes after # is not UTF-8"))?;
+        let value = value.map_err(|_| bad("the part after # is not UTF-8"))?;
         files[at] = Some(value.into_owned());
     }
     match &files {
-        [_, Some(_), None] | [_, None, Some(_)] => Err(bad("cert and key come together")),
+        [_, Some(_), None] | [_, None, Some(_)] => Err(bad("cert and key must be given together")),
         _ => Ok(files),
     }
 }
@@ -89,7 +89,7 @@ impl HttpSource {
             return Err(bad(format!("the server answered {}", response.status())));
         }
         if response.headers().contains_key(CONTENT_ENCODING) {
-            return Err(bad("the server packed a list that was not to be packed"));
+            return Err(bad("the server sent a compressed list although none was requested"));
         }
         let largest = most.saturating_add(1).saturating_mul(MAX_ENTRY_BYTES).min(MAX_BODY_BYTES);
         let body = response.read(largest).await.map_err(failed)?;
@@ -104,13 +104,13 @@ impl HttpSource {
             .header(ACCEPT, "application/json");
         if let Some(token) = token {
             if !self.origin.is_private() {
-                return Err(bad(format!("{TOKEN} is sent by https:// or to this host only")));
+                return Err(bad(format!("{TOKEN} is sent only over https:// or to this host")));
             }
             let value = tenure_http::bearer(token);
-            let value = value.map_err(|_| bad(format!("{TOKEN} cannot stand in a header")))?;
+            let value = value.map_err(|_| bad(format!("{TOKEN} is not a valid header value")))?;
             request = request.header(AUTHORIZATION, value);
         }
-        request.body(Full::default()).map_err(|_| bad("the URL cannot be asked for"))
+        request.body(Full::default()).map_err(|_| bad("the URL is not valid in an HTTP request"))
     }
 
     async fn client(&self, timeout: Duration) -> Result<HttpClient, TargetsError> {

@@ -133,7 +133,7 @@ struct EntryObject {
 }
 
 #[derive(Deserialize)]
-#[serde(untagged, expecting = "an id is text or a whole number")]
+#[serde(untagged, expecting = "an id must be text or a whole number")]
 enum EntryId {
     Text(String),
     Unsigned(u64),
@@ -191,7 +191,7 @@ mod tests {
             (r#"["a",["b"]]"#, "an id, or an object"),
             (r#"["a",{"name":"b"}]"#, "missing field `id` at line 1 column 17"),
             (r#"["a",{"id":"b","id":"c"}]"#, "duplicate field `id`"),
-            (r#"["a",{"id":[]}]"#, "an id is text or a whole number"),
+            (r#"["a",{"id":[]}]"#, "an id must be text or a whole number"),
             (r#"[{"id":"b","paused":"yes"}]"#, "a boolean"),
             (r#"["a",""]"#, "entry 2: a duty id is empty"),
             (r#"["a\u0000"]"#, "entry 1: a duty id contains a control"),

@@ -45,5 +45,5 @@ async fn blocking<T: Send + 'static>(
     read: impl FnOnce() -> Result<T, TargetsError> + Send + 'static,
 ) -> Result<T, TargetsError> {
     let reading = tokio::task::spawn_blocking(read);
-    reading.await.unwrap_or_else(|_| Err(bad("reading the list was ended")))
+    reading.await.unwrap_or_else(|_| Err(bad("reading the list was aborted")))
 }

@@ -28,7 +28,7 @@ impl PostgresQuery {
     pub(crate) fn parse(url: &str) -> Result<(Self, String), TargetsError> {
         let (url, [query]) = connect::take_parameters(url, ["query"])?;
         let place = StoreUrl::parse(&url)?;
-        let query = query.ok_or_else(|| bad("a list in PostgreSQL has ?query=SELECT ..."))?;
+        let query = query.ok_or_else(|| bad("a PostgreSQL list URL needs ?query=SELECT ..."))?;
         Ok((Self { url, query }, format!("{place} (query)")))
     }
 
@@ -63,15 +63,16 @@ impl PostgresQuery {
 }
 
 fn add(list: &mut Collector, row: &Row, columns: &Columns) -> Result<(), TargetsError> {
-    let wrong = |list: &Collector, column: &str| list.wrong(format!("its {column} is no such"));
-    let id: Option<IdText> = row.try_get(0).map_err(|_| wrong(list, "id: text, number or UUID"))?;
+    let wrong = |list: &Collector, what: &str| list.wrong(format!("its {what}"));
+    let id: Option<IdText> =
+        row.try_get(0).map_err(|_| wrong(list, "id must be text, a whole number or a UUID"))?;
     let id = id.ok_or_else(|| list.wrong("its id is NULL"))?;
     let zone: Option<&str> = match columns.zone {
-        Some(at) => row.try_get(at).map_err(|_| wrong(list, "zone: text"))?,
+        Some(at) => row.try_get(at).map_err(|_| wrong(list, "zone must be text"))?,
         None => None,
     };
     let paused: Option<bool> = match columns.paused {
-        Some(at) => row.try_get(at).map_err(|_| wrong(list, "paused: boolean"))?,
+        Some(at) => row.try_get(at).map_err(|_| wrong(list, "column paused must be boolean"))?,
         None => None,
     };
     list.add(&id.0, zone, paused.unwrap_or_default())

@@ -42,7 +42,7 @@ impl RedisKeys {
         let (url, [pattern, set, tombstone, paused, prefix]) =
             connect::take_parameters(url, names)?;
         if prefix.is_some() {
-            return Err(bad("prefix belongs to a store; a list has it in its pattern"));
+            return Err(bad("prefix is an option of stores; put the prefix into pattern or set"));
         }
         let place = StoreUrl::parse(&url)?;
         let (from, what) = match (pattern, set) {
@@ -50,20 +50,20 @@ impl RedisKeys {
                 let paused = match paused.as_deref() {
                     None | Some("json") => true,
                     Some("no") => false,
-                    Some(_) => return Err(bad("paused is json or no")),
+                    Some(_) => return Err(bad("paused must be json or no")),
                 };
                 let prefix = fixed_prefix(&pattern);
                 let what = format!("pattern={}", pattern.escape_debug());
                 (KeySource::Keys { pattern, prefix, paused }, what)
             }
             (None, Some(_)) if paused.is_some() => {
-                return Err(bad("paused goes with pattern: a member of a set has no value"));
+                return Err(bad("paused requires pattern: a member of a set has no value"));
             }
             (None, Some(set)) => {
                 let what = format!("set={}", set.escape_debug());
                 (KeySource::Set(set), what)
             }
-            _ => return Err(bad("a list in Redis has either ?pattern= or ?set=")),
+            _ => return Err(bad("a Redis list URL needs either ?pattern= or ?set=")),
         };
         Ok((Self { url, from, tombstone }, format!("{place}?{what}")))
     }
@@ -156,7 +156,7 @@ fn fixed_prefix(pattern: &str) -> String {
 async fn refuse_cluster(server: &RedisConnection) -> Result<(), TargetsError> {
     let info: String = ask(server, redis::cmd("INFO").arg("cluster")).await?;
     match info.lines().any(|line| line.trim() == "cluster_enabled:1") {
-        true => Err(bad("this Redis is a cluster, where no server names all keys")),
+        true => Err(bad("Redis Cluster is not supported: no node lists all keys")),
         false => Ok(()),
     }
 }
@@ -175,7 +175,7 @@ async fn without_tombstones(
         let asked = questions.query_async(&mut server.commands()).await;
         let gone: Vec<bool> = asked.map_err(|error| wrong(&error))?;
         if gone.len() != chunk.len() {
-            return Err(bad("the server gave fewer answers than it was asked for"));
+            return Err(bad("the server returned an unexpected number of answers"));
         }
         left.extend(chunk.iter().zip(gone).filter(|(_, gone)| !gone).map(|(id, _)| id.clone()));
     }
@@ -191,7 +191,7 @@ async fn paused(
     let keys: Vec<String> = ids.iter().map(|id| format!("{prefix}{id}")).collect();
     let values: Vec<Option<Vec<u8>>> = ask(server, redis::cmd("MGET").arg(keys)).await?;
     if values.len() != ids.len() {
-        return Err(bad("the server gave fewer values than it was asked for"));
+        return Err(bad("the server returned an unexpected number of values"));
     }
     Ok(values.iter().map(|value| value.as_deref().is_some_and(says_paused)).collect())
 }
@@ -216,7 +216,7 @@ fn wrong(error: &RedisError) -> TargetsError {
         Some([(_, first), ..]) => {
             bad(format!("{} {}", first.code(), first.details().unwrap_or_default()))
         }
-        _ => bad("the connection to Redis broke while the list was read"),
+        _ => bad("the connection to Redis broke while reading the list"),
     }
 }
 

@@ -23,7 +23,7 @@ pub(crate) struct SqliteQuery {
 impl SqliteQuery {
     /// Parses the URL after `sqlite:`; also returns its printable form.
     pub(crate) fn parse(rest: &str) -> Result<(Self, String), TargetsError> {
-        let lacks = || bad("a list in SQLite is sqlite:PATH?query=SELECT ...");
+        let lacks = || bad("a SQLite list URL has the form sqlite:PATH?query=SELECT ...");
         let (path, query) = rest.split_once("?query=").ok_or_else(lacks)?;
         if path.is_empty() || path.contains('\0') || path.starts_with(':') {
             return Err(bad("sqlite: needs the path of a file"));
@@ -75,7 +75,7 @@ fn open(path: &Path, timeout: Duration) -> rusqlite::Result<Connection> {
 fn read(connection: &Connection, query: &str, most: usize) -> Result<Listing, TargetsError> {
     let mut statement = connection.prepare(query).map_err(wrong)?;
     if !statement.readonly() {
-        return Err(bad("the query would write"));
+        return Err(bad("the query is not read-only"));
     }
     let columns = Columns::new(statement.column_names())?;
     let mut rows = statement.query([]).map_err(wrong)?;
@@ -107,7 +107,7 @@ fn add(list: &mut Collector, row: &Row<'_>, columns: &Columns) -> Result<(), Tar
     let paused = match columns.paused.map(at).transpose()? {
         None | Some(ValueRef::Null | ValueRef::Integer(0)) => false,
         Some(ValueRef::Integer(1)) => true,
-        Some(_) => return Err(list.wrong("its paused is neither 0 nor 1")),
+        Some(_) => return Err(list.wrong("its column paused is neither 0 nor 1")),
     };
     list.add(id, zone, paused)
 }

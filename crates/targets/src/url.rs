@@ -151,7 +151,7 @@ macro_rules! sources {
 
         #[cfg(not(feature = $feature))]
         fn $name(_: &str) -> Result<(TargetsSource, String), TargetsError> {
-            let detail = concat!("a list there needs the cargo feature ", $feature);
+            let detail = concat!("this kind of list needs the cargo feature ", $feature);
             Err(TargetsError::new(tenure_core::Code::NotBuilt, detail))
         }
     )*};

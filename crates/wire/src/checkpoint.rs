@@ -71,7 +71,7 @@ impl WithLease {
 
     /// Reads a document.
     pub fn parse(document: &[u8]) -> Result<Self, StoreError> {
-        let why = "not {\"checkpoint\": ..., \"lease\": ...}";
+        let why = "the document is not {\"checkpoint\": ..., \"lease\": ...}";
         serde_json::from_slice(document).map_err(|_| bad(why))
     }
 }
@@ -80,19 +80,21 @@ impl Shards {
     /// Reads a document and checks that no shard is missing: each shard has other events if their
     /// number differs.
     pub fn parse(document: &[u8]) -> Result<Self, StoreError> {
-        let why = "not {\"global_metadata\": ..., \"shards\": ...}";
+        let why = "the document is not {\"global_metadata\": ..., \"shards\": ...}";
         let shards: Self = serde_json::from_slice(document).map_err(|_| bad(why))?;
         let (total, there) = (shards.global_metadata.total_shards, shards.shards.len() as u64);
         if total != there {
-            return Err(bad(&format!("total_shards is {total}, but {there} are there")));
+            return Err(bad(&format!(
+                "total_shards is {total}, but the document has {there} shards"
+            )));
         }
         for (id, shard) in &shards.shards {
             let named = id.parse::<u64>().is_ok_and(|n| n < total && n.to_string() == *id);
             if !named {
-                return Err(bad(&format!("shard {id:?} is not named by a number below {total}")));
+                return Err(bad(&format!("shard id {id:?} is not a number below {total}")));
             }
             if number(&shard.offset).is_none() {
-                return Err(bad(&format!("the offset of shard {id} is no number")));
+                return Err(bad(&format!("the offset of shard {id} is not a whole number")));
             }
         }
         Ok(shards)
@@ -138,7 +140,8 @@ pub fn least(cursors: &[Vec<u8>]) -> Result<usize, StoreError> {
         let named = named_offset(cursor);
         let Some((name, offset)) = named.and_then(|(name, it)| Some((name, number(&it)?))) else {
             let names = CURSORS.join(", ");
-            return Err(bad(&format!("cursor {} has not exactly one number of {names}", n + 1)));
+            let detail = format!("cursor {} must have exactly one number among {names}", n + 1);
+            return Err(bad(&detail));
         };
         if *kind.get_or_insert(name) != name {
             return Err(bad("the cursors are of different kinds and cannot be compared"));
@@ -184,12 +187,15 @@ mod tests {
         for name in ["1", "shard-0", "00", ""] {
             let other = text(1).replace("\"0\"", &format!("{name:?}"));
             let error = Shards::parse(other.as_bytes()).unwrap_err();
-            assert!(error.to_string().contains("is not named by a number below 1"), "{error}");
+            assert!(error.to_string().contains("is not a number below 1"), "{error}");
         }
         let read = Shards::parse(text(1).as_bytes()).unwrap();
         assert_eq!(read.shards["0"].offset, 1000);
         let error = Shards::parse(text(4).as_bytes()).unwrap_err();
-        assert!(error.to_string().contains("total_shards is 4, but 1"), "{error}");
+        assert!(
+            error.to_string().contains("total_shards is 4, but the document has 1 shards"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -164,7 +164,7 @@ pub fn read(bytes: &[u8]) -> Result<CursorFile, InvalidCursorFile> {
     let text = std::str::from_utf8(bytes).map_err(|_| broken("is not UTF-8"))?;
     let members: Members<'_> =
         serde_json::from_str(text).map_err(|error| match error.is_eof() {
-            true => broken("ends in the middle"),
+            true => broken("is truncated"),
             false => broken("is not a JSON object"),
         })?;
     let are_marks = |raw: &RawValue| {
@@ -186,7 +186,7 @@ pub fn read(bytes: &[u8]) -> Result<CursorFile, InvalidCursorFile> {
 
 fn edited() -> InvalidCursorFile {
     broken(format!(
-        "was edited or torn: its checksum is wrong; without {MEMBER} it is taken as new"
+        "was edited or partly written: its checksum is wrong; remove {MEMBER} to take it as new"
     ))
 }
 

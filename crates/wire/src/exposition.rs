@@ -61,16 +61,16 @@ impl MetricsText {
     }
 
     /// Writes the series of a histogram.
-    pub fn histogram(&mut self, name: &str, labels: &[(&str, &str)], told: Histogram<'_>) {
+    pub fn histogram(&mut self, name: &str, labels: &[(&str, &str)], histogram: Histogram<'_>) {
         let bucket = format!("{name}_bucket");
         let mut up_to = 0;
-        for (bound, count) in told.bounds.iter().zip(told.buckets) {
+        for (bound, count) in histogram.bounds.iter().zip(histogram.buckets) {
             up_to += count;
             self.sample(&bucket, &with_bound(labels, &bound.to_string()), up_to);
         }
-        self.sample(&bucket, &with_bound(labels, "+Inf"), told.count);
-        self.sample(&format!("{name}_sum"), labels, told.sum);
-        self.sample(&format!("{name}_count"), labels, told.count);
+        self.sample(&bucket, &with_bound(labels, "+Inf"), histogram.count);
+        self.sample(&format!("{name}_sum"), labels, histogram.sum);
+        self.sample(&format!("{name}_count"), labels, histogram.count);
     }
 }
 
@@ -88,8 +88,8 @@ mod tests {
         text.family("a_total", "counter", "How many.");
         text.sample("a_total", &[], 1);
         text.sample("a_total", &[("x", "q\"b\\n\n")], 2);
-        let told = Histogram { bounds: &[0.5, 1.0], buckets: &[1, 2], count: 4, sum: 3.5 };
-        text.histogram("h", &[("o", "p")], told);
+        let histogram = Histogram { bounds: &[0.5, 1.0], buckets: &[1, 2], count: 4, sum: 3.5 };
+        text.histogram("h", &[("o", "p")], histogram);
         let expected = [
             "# HELP a_total How many.",
             "# TYPE a_total counter",

@@ -133,14 +133,15 @@ pub fn write(body: &impl Serialize) -> Vec<u8> {
 
 /// Reads the body of a file.
 pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, InvalidCursorFile> {
-    let torn = || InvalidCursorFile("was edited or torn: its checksum is wrong".to_owned());
+    let torn =
+        || InvalidCursorFile("was edited or partly written: its checksum is wrong".to_owned());
     let envelope: Envelope<'_> = serde_json::from_slice(bytes).map_err(|_| torn())?;
     let body = envelope.body.get();
     if sha256(body) != envelope.sha256 {
         return Err(torn());
     }
     serde_json::from_str(body)
-        .map_err(|error| InvalidCursorFile(format!("has another form: {error}")))
+        .map_err(|error| InvalidCursorFile(format!("has an unknown format: {error}")))
 }
 
 /// Returns audit entries as lines.

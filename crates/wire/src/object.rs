@@ -71,11 +71,11 @@ impl Object {
             Err(error) => {
                 let (line, column) = (error.line(), error.column());
                 Err(InvalidObject(match error.classify() {
-                    Category::Data => "it is no JSON object".to_owned(),
+                    Category::Data => "it is not a JSON object".to_owned(),
                     Category::Eof => {
-                        format!("it ends in the middle (line {line}, column {column})")
+                        format!("it is truncated (line {line}, column {column})")
                     }
-                    _ => format!("it is no JSON (line {line}, column {column})"),
+                    _ => format!("it is not valid JSON (line {line}, column {column})"),
                 }))
             }
         }
@@ -191,11 +191,11 @@ mod tests {
         for (text, expected) in [
             ("", "it is empty"),
             (" \n", "it is empty"),
-            ("[]", "it is no JSON object"),
-            ("{\n\"a\":", "it ends in the middle (line 2, column 4)"),
-            ("{\"a\":tru}", "it is no JSON (line 1, column 9)"),
-            ("{} {}", "it is no JSON (line 1, column 4)"),
-            ("s3cret", "it is no JSON (line 1, column 1)"),
+            ("[]", "it is not a JSON object"),
+            ("{\n\"a\":", "it is truncated (line 2, column 4)"),
+            ("{\"a\":tru}", "it is not valid JSON (line 1, column 9)"),
+            ("{} {}", "it is not valid JSON (line 1, column 4)"),
+            ("s3cret", "it is not valid JSON (line 1, column 1)"),
         ] {
             assert_eq!(Object::read(text).unwrap_err().to_string(), expected, "{text:?}");
         }

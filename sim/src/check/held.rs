@@ -1,4 +1,4 @@
-//! Every duty is held in time, and stays held.
+//! Checks that every duty gets a holder in time and keeps one.
 
 use tenure_core::DutyId;
 use tenure_core::invariant::Step;
@@ -6,8 +6,8 @@ use tenure_core::invariant::Step;
 use super::{CheckFinding, CheckTimes, spans_of};
 use crate::Nanos;
 
-/// A duty has a holder by `times.held`; from then on nobody holds it for no longer than a handover
-/// takes, and from `times.settled` on never.
+/// Checks that a duty has a holder by `times.held`. After that it may be without one for as long as
+/// a handover takes, and from `times.settled` on not at all.
 pub(super) fn one_duty(
     history: &[Step],
     duty: &DutyId,
@@ -18,7 +18,8 @@ pub(super) fn one_duty(
     spans.sort_unstable();
     let fail = |from: Nanos, until: Nanos| {
         let what = format!(
-            "nobody holds {duty} from {:.3} to {:.3}; by {:.3} somebody must, from {:.3} on always",
+            "{duty} has no holder from {:.3} to {:.3}; it must have one by {:.3}, and always from \
+             {:.3} on",
             seconds(from),
             seconds(until),
             seconds(times.held),
@@ -26,7 +27,7 @@ pub(super) fn one_duty(
         );
         Err(CheckFinding { checker: "held", what })
     };
-    // Until when it was held so far.
+    // End of the spans in which it was held so far.
     let mut reached = 0;
     for (from, until) in spans.into_iter().chain([(times.end, times.end)]) {
         let free = from > reached && from > times.held;

@@ -1,22 +1,22 @@
-//! Judges what happened. Nothing here knows how the engine works: only what it may never do.
+//! Checkers that judge a run. They do not depend on how the engine works.
 //!
-//! | checker | what it asks |
+//! | checker | property |
 //! |---|---|
 //! | L1, L2, L3, C1, D1, B1 | `core::invariant` |
-//! | skipped | no event is passed over: effects are taken in order, without a gap |
-//! | held | after faults end every duty is held in time, and stays held |
-//! | spread | at the end everybody has the share that the roster gives, and nobody idles |
-//! | moves | who sheds a duty has more than its share, and no duty is moved twice in the window |
-//! | quiet | in a group that is settled nothing changes hands |
+//! | skipped | no event is skipped: effects are accepted in order, without a gap |
+//! | held | after faults end every duty gets a holder in time, and keeps one |
+//! | spread | at the end every member has its share by the roster, and none is idle |
+//! | moves | only members above their share shed duties; no duty moves twice in the window |
+//! | quiet | in a settled group nothing changes hands |
 //! | work | no work begins while work on the same duty still runs; no engine spins |
-//! | end | who ends has stopped all work; who was asked to go is gone; nobody gives up |
-//! | deadline | nobody is told that it may act for longer than the store keeps its hold |
-//! | reset | nobody who saw the store forget its sessions begins beside a holder of before |
-//! | records | a hold that was acquired ends with a record of its end |
-//! | fence | no checkpoint is taken under an epoch once a newer one was granted |
+//! | end | an ended engine has stopped all work; members asked to leave have left; none fails |
+//! | deadline | no deadline is later than the end of the hold in the store |
+//! | reset | a member that saw a reset starts no work beside an earlier holder |
+//! | records | every recorded acquisition is followed by a record of its end |
+//! | fence | no checkpoint is accepted under an epoch once a newer one was granted |
 //! | replay | the same seed gives the same trace |
 //!
-//! Checks that are made during the run, and end it, are in `world/watch.rs`.
+//! Checks made during the run, which end it, are in `world/watch.rs`.
 
 mod held;
 mod moves;
@@ -42,7 +42,7 @@ pub use reset::Outlived;
 use crate::Nanos;
 use crate::scenario::{Fault, Scenario};
 
-/// Something that must not happen, and did.
+/// A property that was violated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckFinding {
     /// The checker that found it.
@@ -57,24 +57,24 @@ impl fmt::Display for CheckFinding {
     }
 }
 
-/// Recording of a run, for the checkers.
+/// Record of a run, for the checkers.
 #[derive(Debug, Default)]
 pub struct Story {
     /// Grants, effects, checkpoints and beliefs.
     pub history: Vec<Step>,
-    /// Duties that were shed for the sake of balance.
+    /// Duties that were shed for balance.
     pub moves: Vec<DutyMove>,
-    /// Work that began, was asked to end, or was cancelled.
+    /// Work that was started, asked to end, or cancelled.
     pub turns: Vec<WorkTurn>,
     /// Records about holds.
     pub notes: Vec<RecordNote>,
-    /// Deadlines that work was given.
+    /// Deadlines given to work.
     pub promises: Vec<Promise>,
-    /// Beliefs under sessions that the store has forgotten.
+    /// Beliefs under sessions that the store has lost.
     pub outlived: Vec<Outlived>,
-    /// The members at each time that the store forgot all sessions.
+    /// The members at each reset of the store.
     pub witnesses: Vec<Vec<InstanceId>>,
-    /// Until when members leave duties alone whose work had ended by itself.
+    /// Until when members leave alone the duties whose work ended by itself.
     pub rests: BTreeMap<DutyId, Nanos>,
     /// Findings made during the run.
     pub odd: Vec<CheckFinding>,
@@ -83,7 +83,7 @@ pub struct Story {
 }
 
 impl Story {
-    /// Whether there is no sense in going on.
+    /// Whether the run can stop early because something is broken.
     pub fn is_broken(&self) -> bool {
         !self.odd.is_empty()
     }
@@ -92,30 +92,30 @@ impl Story {
 /// State at the end of the run.
 #[derive(Clone, Debug, Default)]
 pub struct Final {
-    /// The duties that somebody is to hold, by name.
+    /// The duties that should be held, by name.
     pub wanted: Vec<DutyId>,
     /// Instances that may act on each duty.
     pub held: Vec<(DutyId, InstanceId)>,
-    /// The processes that are there.
+    /// The processes that exist.
     pub alive: Vec<InstanceId>,
-    /// The holds under which somebody's work runs.
+    /// The holds under which work runs.
     pub running: Vec<(InstanceId, DutyId, Epoch)>,
     /// Duties that operators pinned.
     pub pins: BTreeMap<DutyId, Pin>,
     /// Instances that were asked to leave and are still members.
     pub going: Vec<InstanceId>,
     /// Members that may hold duties.
-    pub seats: Vec<RosterMember>,
+    pub members: Vec<RosterMember>,
 }
 
-/// When a group must have done what, after faults have ended.
+/// Times by which a group must have reached a state, after faults have ended.
 #[derive(Clone, Copy, Debug)]
 pub struct CheckTimes {
-    /// Faults have ended.
+    /// End of the faults.
     pub quiet: Nanos,
-    /// Every duty is held.
+    /// From here on every duty is held.
     pub held: Nanos,
-    /// Nothing moves any more.
+    /// From here on nothing moves.
     pub settled: Nanos,
     /// The end of the run.
     pub end: Nanos,
@@ -124,13 +124,13 @@ pub struct CheckTimes {
 }
 
 impl CheckTimes {
-    /// The times of a run.
+    /// Computes the times of a run.
     pub fn of(scenario: &Scenario, story: &Story) -> Self {
         Self::after(scenario, story.rests.values().max().copied().unwrap_or(0))
     }
 
-    /// The times of one duty: it is to be held when its own rest is over. Others may move as long
-    /// as any rests, because all shares depend on all.
+    /// Returns the times for one duty: it must be held when its own rest is over. Others may move
+    /// as long as any duty rests, because all shares depend on each other.
     fn of_duty(self, scenario: &Scenario, story: &Story, duty: &DutyId) -> Self {
         let rest = story.rests.get(duty).copied().unwrap_or(0);
         Self { held: Self::after(scenario, rest).held, ..self }
@@ -139,10 +139,10 @@ impl CheckTimes {
     fn after(scenario: &Scenario, rests_until: Nanos) -> Self {
         let tick = scenario.at_most(scenario.look_every);
         let ttl = scenario.at_most(scenario.ttl.get());
-        // Joining and claiming are some round trips, and listing too.
+        // Joining, claiming and listing take some round trips.
         let trips = 20 * scenario.delay + 20_000_000;
         let once = ttl + 2 * tick + trips;
-        // What a store has forgotten shows only at the resource, and is claimed again then.
+        // Only the resource notices what the store has lost; the duty is claimed again after that.
         let lossy = if scenario.is_lossy() { 2 * ttl } else { 0 };
         let held = scenario.quiet_from.max(rests_until) + once + lossy;
         let moves = scenario.at_most(scenario.window + scenario.drain) + 3 * tick + trips;
@@ -153,7 +153,7 @@ impl CheckTimes {
     }
 }
 
-/// Judges a run by everything that holds in its class.
+/// Judges a run by all properties that apply to its kind of store.
 pub fn judge(scenario: &Scenario, story: &Story) -> Vec<CheckFinding> {
     let mut findings = story.odd.clone();
     for check in invariants(scenario) {
@@ -169,7 +169,7 @@ pub fn judge(scenario: &Scenario, story: &Story) -> Vec<CheckFinding> {
     }
     let mut add = |result: Result<(), CheckFinding>| findings.extend(result.err());
     let times = CheckTimes::of(scenario, story);
-    // Where there is no room for all, nobody can say whose turn it is to wait.
+    // Without room for all duties, it is undefined which ones wait.
     let judged = if spread::is_short(&story.last) { &[] } else { &story.last.wanted[..] };
     for duty in judged {
         let times = times.of_duty(scenario, story, duty);
@@ -193,8 +193,8 @@ pub fn judge(scenario: &Scenario, story: &Story) -> Vec<CheckFinding> {
 
 type Invariant = fn(&[Step]) -> Result<(), invariant::Violation>;
 
-/// A store that forgets grants epochs again and loses checkpoints: there only the resource judges.
-/// Clocks beyond the margin, or a store that forgets, make beliefs overlap.
+/// Returns the invariants that apply. A lossy store repeats epochs and loses checkpoints, so there
+/// only effects are judged. Beliefs may overlap in a lossy store, or with clocks beyond the margin.
 fn invariants(scenario: &Scenario) -> Vec<Invariant> {
     let mut checks: Vec<Invariant> =
         vec![invariant::effects_never_go_back, invariant::no_event_twice];
@@ -212,7 +212,7 @@ fn invariants(scenario: &Scenario) -> Vec<Invariant> {
     checks
 }
 
-/// No checkpoint is taken under an epoch once a newer one was granted (R14).
+/// Checks that no checkpoint is accepted under an epoch once a newer one was granted (R14).
 fn commits_are_fenced(history: &[Step]) -> Result<(), invariant::Violation> {
     let mut newest = BTreeMap::new();
     for (at, step) in history.iter().enumerate() {
@@ -221,7 +221,8 @@ fn commits_are_fenced(history: &[Step]) -> Result<(), invariant::Violation> {
                 newest.insert(duty, *epoch);
             }
             Step::Committed { duty, epoch, .. } if newest.get(duty).is_some_and(|n| epoch < n) => {
-                let what = format!("a checkpoint of {duty} is taken under the old epoch {epoch}");
+                let what =
+                    format!("a checkpoint of {duty} is accepted under the old epoch {epoch}");
                 return Err(invariant::Violation { rule: "fence", at, what });
             }
             _ => {}
@@ -230,7 +231,7 @@ fn commits_are_fenced(history: &[Step]) -> Result<(), invariant::Violation> {
     Ok(())
 }
 
-/// L1, of effects alone.
+/// Checks L1 on effects alone.
 fn effects_of_one(history: &[Step]) -> Result<(), invariant::Violation> {
     let effects: Vec<Step> =
         history.iter().filter(|step| matches!(step, Step::Effect { .. })).cloned().collect();
@@ -239,33 +240,36 @@ fn effects_of_one(history: &[Step]) -> Result<(), invariant::Violation> {
 
 fn gone(last: &Final) -> Result<(), CheckFinding> {
     match last.going.first() {
-        Some(id) => Err(CheckFinding { checker: "end", what: format!("{id} was asked to go") }),
+        Some(id) => {
+            let what = format!("{id} was asked to leave and is still a member");
+            Err(CheckFinding { checker: "end", what })
+        }
         None => Ok(()),
     }
 }
 
-/// The seats of the members that an engine runs: what they say themselves, and what operators want.
-pub fn seats(members: &[Member], group: &GroupConfig) -> Vec<RosterMember> {
-    let seat = |member: &Member| {
-        let mut seat = MemberStatus::read(&member.note)?.seat(member);
-        group.adjust(&mut seat);
-        Some(seat)
+/// Returns the members that run an engine, with their own status and the operators' orders.
+pub fn roster_members(members: &[Member], group: &GroupConfig) -> Vec<RosterMember> {
+    let planned = |member: &Member| {
+        let mut planned = MemberStatus::read(&member.note)?.roster_member(member);
+        group.adjust(&mut planned);
+        Some(planned)
     };
-    members.iter().filter_map(seat).collect()
+    members.iter().filter_map(planned).collect()
 }
 
-/// The same seed gives the same trace.
+/// Checks that the same seed gives the same trace.
 pub fn same_trace(first: &[String], second: &[String]) -> Result<(), CheckFinding> {
     if first == second {
         return Ok(());
     }
     let at = first.iter().zip(second).take_while(|(a, b)| a == b).count();
     let line = |trace: &[String]| trace.get(at).cloned().unwrap_or_else(|| "(end)".to_owned());
-    let what = format!("line {at} is\n{}\nand then\n{}", line(first), line(second));
+    let what = format!("line {at} differs:\n{}\n{}", line(first), line(second));
     Err(CheckFinding { checker: "replay", what })
 }
 
-/// The spans in which somebody worked on a duty.
+/// Returns the spans in which an instance believed that it may act on a duty.
 fn spans_of<'a>(
     history: &'a [Step],
     duty: &'a DutyId,

@@ -1,4 +1,4 @@
-//! Duties change hands only when the roster says so.
+//! Checks that duties change hands only when the roster says so.
 
 use std::time::Duration;
 
@@ -8,44 +8,44 @@ use tenure_core::{DutyId, Epoch, InstanceId};
 use super::{CheckFinding, CheckTimes};
 use crate::Nanos;
 
-/// A duty that was shed for the sake of balance.
+/// A duty that was shed for balance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DutyMove {
-    /// When.
+    /// Time of the move.
     pub at: Nanos,
-    /// By whom.
+    /// The instance that shed it.
     pub instance: InstanceId,
-    /// Which.
+    /// The duty.
     pub duty: DutyId,
-    /// Number of duties it held before.
+    /// Number of duties that the instance held before.
     pub held: usize,
-    /// Its share, by what it had seen; `None` when that is not known.
+    /// Its share, by its latest view; `None` when that is unknown.
     pub quota: Option<usize>,
-    /// Since when it worked on it.
+    /// When it was assigned.
     pub since: Nanos,
-    /// It had got it because somebody else had shed it.
+    /// Whether it had come from another member that shed it.
     pub was_moved: bool,
     /// The reason given.
     pub why: StopReason,
 }
 
 impl DutyMove {
-    /// Whether a reason stands for a move that nobody was forced to.
+    /// Whether a reason stands for a move that was not forced.
     pub fn is_voluntary(why: StopReason) -> bool {
         why == StopReason::Balance
     }
 }
 
-/// Work that began, was asked to end, or was cancelled.
+/// Work that was started, asked to end, or cancelled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkTurn {
-    /// When.
+    /// Time of the step.
     pub at: Nanos,
-    /// By whom.
+    /// The instance.
     pub instance: InstanceId,
-    /// On which duty.
+    /// The duty.
     pub duty: DutyId,
-    /// Under which epoch.
+    /// The epoch of its hold.
     pub epoch: Epoch,
     /// Kind of the step.
     pub what: &'static str,
@@ -53,14 +53,15 @@ pub struct WorkTurn {
     pub why: String,
 }
 
-/// Only somebody with more than its share sheds.
+/// Checks that only members with more than their share shed duties.
 pub(super) fn justified(moves: &[DutyMove]) -> Result<(), CheckFinding> {
     let unjust = |one: &&DutyMove| one.quota.is_some_and(|quota| one.held <= quota);
     match moves.iter().find(unjust) {
         Some(DutyMove { at, instance, duty, held, quota, why, .. }) => {
             let (at, quota) = (*at as f64 / 1e9, quota.unwrap_or_default());
             let what = format!(
-                "at {at:.3} {instance} sheds {duty} ({why}), but has {held} of a share of {quota}"
+                "at {at:.3} {instance} sheds {duty} ({why}), but holds {held} with a \
+                 share of {quota}"
             );
             Err(CheckFinding { checker: "moves", what })
         }
@@ -68,8 +69,8 @@ pub(super) fn justified(moves: &[DutyMove]) -> Result<(), CheckFinding> {
     }
 }
 
-/// A duty that was moved stays for the window. The window is counted on a clock that may run up to
-/// a tenth fast.
+/// Checks that a moved duty stays for the window. The window is counted on a clock that may run up
+/// to a tenth fast.
 pub(super) fn not_twice(moves: &[DutyMove], window: Duration) -> Result<(), CheckFinding> {
     let window = (window.as_nanos() as Nanos) / 11 * 10;
     match moves.iter().find(|one| one.was_moved && one.at - one.since < window) {
@@ -84,15 +85,15 @@ pub(super) fn not_twice(moves: &[DutyMove], window: Duration) -> Result<(), Chec
     }
 }
 
-/// In a group that is settled nothing changes hands.
+/// Checks that nothing changes hands in a settled group.
 pub(super) fn quiet(turns: &[WorkTurn], times: CheckTimes) -> Result<(), CheckFinding> {
     match turns.iter().find(|turn| turn.at > times.settled) {
         Some(WorkTurn { at, instance, duty, epoch, what, why }) => {
             let at = *at as f64 / 1e9;
             let settled = times.settled as f64 / 1e9;
             let what = format!(
-                "at {at:.3} {instance} {duty} epoch {epoch}: {what} {why}, though all is settled \
-                 since {settled:.3}"
+                "at {at:.3} {instance} {duty} epoch {epoch}: {what} {why}, although the group \
+                 was settled at {settled:.3}"
             );
             Err(CheckFinding { checker: "quiet", what })
         }

@@ -10,13 +10,13 @@ use crate::Nanos;
 /// A record about a hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordNote {
-    /// When.
+    /// Time of the record.
     pub at: Nanos,
-    /// By whom.
+    /// The instance.
     pub instance: InstanceId,
-    /// About which duty.
+    /// The duty.
     pub duty: DutyId,
-    /// Under which epoch.
+    /// The epoch of the hold.
     pub epoch: Epoch,
     /// Kind of the record.
     pub change: Change,
@@ -26,15 +26,15 @@ pub struct RecordNote {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RecordProgress {
     Acquired,
-    /// The work was cancelled; it may still be given back.
+    /// The work was cancelled; the hold may still be released.
     Cancelled,
     Released,
 }
 
-/// A hold that was acquired ends with one record: released, revoked or expired. What was cancelled
-/// may be given back after that, once. `running`: the holds under which work runs at the end;
-/// `alive`: the processes that are there then; `forgets`: a release may be forgotten and come
-/// again, and an epoch, too.
+/// Checks that an acquired hold ends with one record: released, revoked or expired. A cancelled one
+/// may be released once after that. `running`: the holds under which work runs at the end; `alive`:
+/// the processes that exist then; `forgets`: the store may lose data, so that a release or an epoch
+/// occurs again.
 pub(super) fn complete(
     notes: &[RecordNote],
     alive: &[InstanceId],
@@ -58,7 +58,7 @@ pub(super) fn complete(
             (Change::Acquired | Change::TakenOver, None) => {
                 let open = told.get(&key).filter(|(told, _)| *told == RecordProgress::Acquired);
                 if let Some((_, open)) = open {
-                    return fail(open, "acquired anew, and nothing said that it had ended");
+                    return fail(open, "acquired again without a record of the previous end");
                 }
                 RecordProgress::Acquired
             }
@@ -68,9 +68,9 @@ pub(super) fn complete(
             (Change::Released, Some(RecordProgress::Acquired | RecordProgress::Cancelled)) => {
                 RecordProgress::Released
             }
-            // Given back before any work was begun.
+            // Released before any work was started.
             (Change::Released, None) => continue,
-            _ => return fail(note, "its end was said before, or its beginning was not"),
+            _ => return fail(note, "its end was already recorded, or its start was not"),
         };
         told.insert(key, (next, note));
     }
@@ -83,7 +83,7 @@ pub(super) fn complete(
             && !running.iter().any(runs)
     });
     match lost {
-        Some((_, note)) => fail(note, "its work has stopped, and nothing said that it had ended"),
+        Some((_, note)) => fail(note, "its work has stopped, but no end was recorded"),
         None => Ok(()),
     }
 }

@@ -7,25 +7,25 @@ use tenure_core::{DutyId, Epoch, InstanceId};
 use super::{CheckFinding, spans_of};
 use crate::Nanos;
 
-/// A belief under a session that the store has forgotten.
+/// A belief under a session that the store has lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outlived {
-    /// On this duty.
+    /// The duty.
     pub duty: DutyId,
-    /// Under this epoch.
+    /// The epoch of its hold.
     pub epoch: Epoch,
-    /// By this instance.
+    /// The instance.
     pub instance: InstanceId,
-    /// From the reset, or from when it heard of an older grant.
+    /// Start of the belief: the reset, or the response with an older grant.
     pub from: Nanos,
-    /// To the last instant before this one.
+    /// End of the belief, exclusive.
     pub until: Nanos,
-    /// Which reset it was.
+    /// Index of the reset.
     pub reset: usize,
 }
 
-/// Nobody who was a member at a reset begins beside a holder of before. Who came later cannot know:
-/// to it the store is a new one. `witnesses`: the members at each reset.
+/// Checks that no member at a reset starts work beside an earlier holder. Later members cannot know
+/// about the reset: to them the store is new. `witnesses`: the members at each reset.
 pub(super) fn waited(
     history: &[Step],
     outlived: &[Outlived],
@@ -38,8 +38,8 @@ pub(super) fn waited(
             let other = (instance, epoch) != (&old.instance, old.epoch);
             if overlaps && other && saw(instance) {
                 let what = format!(
-                    "{}: {instance} was there at the reset and believes under epoch {epoch} from \
-                     {:.3}; {} does under epoch {} of before until {:.3}",
+                    "{}: {instance} was a member at the reset and may act under epoch {epoch} from \
+                     {:.3}; {} may still act under the earlier epoch {} until {:.3}",
                     old.duty,
                     from as f64 / 1e9,
                     old.instance,

@@ -1,4 +1,4 @@
-//! Planted histories: each is caught by its own checker, and by no other.
+//! Tests with faulty histories: each is found by its own checker and no other.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::scenario::Kind;
 
 const SECOND: Nanos = 1_000_000_000;
 
-/// A calm run of a durable store with two members and two duties.
+/// Returns a scenario without faults: a durable store, two members and two duties.
 fn scenario() -> Scenario {
     let mut scenario = Scenario::draw(1);
     scenario.kind = Kind::Durable;
@@ -60,7 +60,7 @@ fn committed(id: &str, number: u64, version: u64) -> Step {
     Step::Committed { duty: key(id), epoch: epoch(number), version }
 }
 
-fn seat(id: &str) -> RosterMember {
+fn member(id: &str) -> RosterMember {
     RosterMember {
         instance: name(id),
         weight: 1,
@@ -111,7 +111,7 @@ fn outlived(from: Nanos, until: Nanos) -> Outlived {
     Outlived { duty, epoch, instance, from: from * SECOND, until: until * SECOND, reset: 0 }
 }
 
-/// Duty `x` stays with `a`; `y` is handed over to `b` while faults last.
+/// Returns a sound story: duty `x` stays with `a`; `y` is handed over to `b` during the faults.
 fn sound() -> Story {
     Story {
         history: vec![
@@ -145,7 +145,7 @@ fn sound() -> Story {
             held: vec![(duty("x"), name("a")), (duty("y"), name("b"))],
             pins: BTreeMap::new(),
             going: Vec::new(),
-            seats: vec![seat("a"), seat("b")],
+            members: vec![member("a"), member("b")],
         },
         ..Story::default()
     }
@@ -222,17 +222,17 @@ fn a_store_that_forgets_is_judged_by_the_resource() {
 
 #[test]
 fn a_stuck_duty_is_caught() {
-    // Held again only long after faults have ended.
+    // Held again only long after the faults ended.
     let late = |story: &mut Story| {
         story.history[10] = believed("y", 2, "b", 10, 19);
         story.history.push(believed("y", 3, "b", 25, 40));
     };
     assert_eq!(found(late), ["held"]);
-    // Held in time, and then not any more.
+    // Held in time, but not until the end.
     assert_eq!(found(|story| story.history[10] = believed("y", 2, "b", 10, 29)), ["held"]);
-    // Never.
+    // Never held.
     assert_eq!(found(|story| drop(story.history.pop())), ["held"]);
-    // A handover in time is none.
+    // A handover in time is allowed.
     let handover = |story: &mut Story| {
         story.history[10] = believed("y", 2, "b", 10, 24);
         story.history.push(believed("y", 3, "b", 25, 40));
@@ -265,7 +265,7 @@ fn who_does_not_go_is_caught() {
 fn a_belief_beyond_its_hold_is_caught() {
     assert_eq!(found(|story| story.promises.push(promise(10, 22, 21))), ["deadline"]);
     assert_eq!(found(|story| story.promises.push(promise(10, 20, 0))), ["deadline"]);
-    // What is over when it is heard harms nobody.
+    // A deadline that has passed when it arrives is harmless.
     assert_eq!(found(|story| story.promises.push(promise(22, 20, 0))), Vec::<&str>::new());
 }
 
@@ -273,7 +273,7 @@ fn a_belief_beyond_its_hold_is_caught() {
 fn who_does_not_wait_after_a_reset_is_caught() {
     let early = |story: &mut Story| story.outlived.push(outlived(9, 11));
     assert_eq!(found(early), ["reset"]);
-    // Who came later could not know.
+    // A later member could not know.
     let later = |story: &mut Story| {
         early(story);
         story.witnesses[0].pop();
@@ -284,19 +284,19 @@ fn who_does_not_wait_after_a_reset_is_caught() {
 #[test]
 fn a_record_that_is_missing_or_twice_is_caught() {
     let records = |change: fn(&mut Vec<RecordNote>)| found(|story| change(&mut story.notes));
-    // Never said to end.
+    // Its end is never recorded.
     assert_eq!(records(|notes| drop(notes.remove(2))), ["records"]);
-    // Acquired anew without it.
+    // Acquired again without such a record.
     let again = note(39, "a", "x", 3, Change::Acquired);
     assert_eq!(found(|story| story.notes.push(again)), ["records"]);
-    // Said twice.
+    // Recorded twice.
     assert_eq!(records(|notes| notes.push(notes[2].clone())), ["records"]);
     let late = note(11, "a", "y", 1, Change::Expired);
     assert_eq!(found(|story| story.notes.push(late)), ["records"]);
-    // Cancelled, and given back after that.
+    // Cancelled, and released after that.
     let cancelled = note(8, "a", "y", 1, Change::Revoked);
     assert_eq!(found(|story| story.notes.insert(2, cancelled)), Vec::<&str>::new());
-    // Who is dead says nothing.
+    // A dead process records nothing.
     let dead = |story: &mut Story| {
         story.notes.remove(2);
         story.last.alive.remove(0);
@@ -306,7 +306,7 @@ fn a_record_that_is_missing_or_twice_is_caught() {
 
 #[test]
 fn the_rest_of_one_duty_gives_no_time_to_others() {
-    // Held again five seconds after faults have ended, which is too late by one.
+    // Held again five seconds after the faults ended, which is one second too late.
     let late = |story: &mut Story| {
         story.history[10] = believed("y", 2, "b", 10, 19);
         story.history.push(believed("y", 3, "b", 25, 60));

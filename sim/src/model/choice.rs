@@ -1,5 +1,5 @@
-//! Choices of one member: the steps that can happen next. They depend on that member and on the
-//! store alone, so each pair is computed once, however many states it is part of.
+//! Choices of one member: its possible next steps. They depend only on that member and on the
+//! store, so they are computed once per pair, however many states contain it.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -12,61 +12,61 @@ use super::shared::SharedPart;
 use super::store::ModelStore;
 use super::{Setup, What};
 
-/// One of the things that can happen next, and what comes of it.
+/// A possible next step and its result.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Choice {
     step: MemberStep,
     pub(super) member: SharedPart<ModelMember>,
     pub(super) store: SharedPart<ModelStore>,
-    /// Its session was opened or extended.
+    /// Whether its session was opened or extended.
     pub(super) renewed: bool,
     /// The rules that it breaks.
     pub(super) broken: Vec<&'static str>,
-    /// Things counted whenever it may be taken.
+    /// Events to count whenever this choice is possible.
     pub(super) happened: Vec<What>,
-    /// It changes nothing, and is there to be counted.
+    /// Whether it changes nothing and only counts.
     pub(super) idle: bool,
 }
 
 /// A step of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum MemberStep {
-    /// Its engine is stepped; requests of a kind may go late, and replies be lost.
+    /// Its engine is stepped; requests of one kind may be late, and replies may be lost.
     Turn { cause: ChoiceCause, late: Option<RequestKind>, lost: Vec<Loss> },
     /// A late request reaches the store.
     Arrive(usize),
-    /// A request that nobody waits for reaches the store.
+    /// A request that was given up reaches the store.
     Haunt,
-    /// It never does.
+    /// A request that was given up is lost.
     Vanish,
     /// The store ends its session.
     Expire,
-    /// A commit reaches the store that work has sent at some time since it began.
+    /// A commit that work sent at some time since it started reaches the store.
     Commit(usize),
 }
 
 /// Why an engine is stepped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ChoiceCause {
-    /// Its time to wake has come.
+    /// Its wake-up time has come.
     Tick,
-    /// The answer to a late request comes.
+    /// The response to a late request arrives.
     Answer(usize),
     /// A request is given up: its outcome is unknown.
     GiveUp(usize),
-    /// Work that was asked to has stopped.
+    /// Work that was asked to stop, or cancelled, has stopped.
     Stopped(usize),
-    /// It is told to hand over and go.
+    /// It is asked to hand over and leave.
     Drain,
 }
 
 impl Choice {
-    /// Whether it may happen only when the TTL of the session is over.
+    /// Whether it is possible only after the TTL of the session.
     pub(super) fn is_expiry(&self) -> bool {
         self.step == MemberStep::Expire
     }
 
-    /// Returns the number of replies that it loses, and whether messages are late.
+    /// Returns the number of lost replies, and whether messages are late.
     pub(super) fn faults(&self) -> (usize, bool) {
         match &self.step {
             MemberStep::Turn { late, lost, .. } => (lost.len(), late.is_some()),
@@ -98,16 +98,16 @@ impl fmt::Display for Choice {
     }
 }
 
-/// All that one member can do next.
+/// All choices of one member.
 pub(super) type Choices = Arc<[Arc<Choice>]>;
 
-/// Computed choices, by their input.
+/// Cache of computed choices.
 #[derive(Debug, Default)]
 pub(super) struct Memo {
     choices: HashMap<(u64, u64), Choices>,
     members: HashMap<u64, SharedPart<ModelMember>>,
     stores: HashMap<u64, SharedPart<ModelStore>>,
-    /// A step of time later.
+    /// Members after one step of time.
     later: HashMap<u64, SharedPart<ModelMember>>,
 }
 
@@ -116,7 +116,7 @@ impl Setup {
         self.memo.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The same member in all states that have it.
+    /// Returns the shared copy of a member.
     pub(super) fn share(&self, member: ModelMember) -> SharedPart<ModelMember> {
         let shared = SharedPart::new(member);
         self.memo().members.entry(shared.whole()).or_insert(shared).clone()
@@ -127,7 +127,7 @@ impl Setup {
         self.memo().stores.entry(shared.whole()).or_insert(shared).clone()
     }
 
-    /// A member after a step of time.
+    /// Returns a member after a step of time.
     pub(super) fn later(
         &self,
         at: usize,
@@ -143,7 +143,7 @@ impl Setup {
         later
     }
 
-    /// All that a member can do next, without what changes nothing and is not counted either.
+    /// Returns all choices of a member, except those that neither change nor count anything.
     pub(super) fn choices(
         &self,
         at: usize,
@@ -161,7 +161,7 @@ impl Setup {
         let steps = self.steps(at, before.0, before.1).into_iter();
         for choice in turns.chain(steps.map(|step| self.choice(at, before, step))) {
             let (lost, late) = choice.faults();
-            // What needs less to go wrong stands for what needs more.
+            // A choice with fewer faults replaces an equal one with more.
             let same = |one: &Choice| {
                 one.faults().0 <= lost
                     && one.faults().1 <= late
@@ -223,8 +223,8 @@ impl Setup {
         causes
     }
 
-    /// Every turn for a cause: with nothing wrong, with each kind of request late, and with every
-    /// choice of lost replies up to the bound, each request done or not.
+    /// Returns every turn for a cause: without faults, with each kind of request late, and with
+    /// each combination of lost replies up to the bound, each request executed or not.
     fn turns(
         &self,
         at: usize,
@@ -245,7 +245,7 @@ impl Setup {
             }
             let from = lost.last().map_or(0, |loss: &Loss| loss.nth + 1);
             for (nth, kind) in asked.into_iter().enumerate().skip(from) {
-                // Reading changes nothing: whether the request or the reply is lost is the same.
+                // A read changes nothing, so a lost request and a lost reply are equivalent.
                 let done =
                     [false, true].into_iter().filter(|done| !done || kind != RequestKind::Look);
                 for happened in done.filter(|_| late != Some(kind)) {
@@ -257,7 +257,7 @@ impl Setup {
         turns
     }
 
-    /// One turn, and what it asked the store for.
+    /// Computes one turn and the kinds of requests that it sent.
     fn turn(
         &self,
         at: usize,

@@ -1,4 +1,4 @@
-//! One member of the model: the real engine, the work that it started, and what is on its way.
+//! One member of the model: the real engine, the work that it started, and its pending messages.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,13 +15,13 @@ use super::{MODEL_STEP, NOW, Setup, What, Without};
 /// A kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum RequestKind {
-    /// Becoming a member.
+    /// Joining.
     Open,
-    /// Extending the session.
+    /// Renewing the session.
     KeepAlive,
-    /// Asking for duties.
+    /// Claiming duties.
     Claim,
-    /// Giving duties back.
+    /// Releasing duties.
     Release,
     /// Leaving.
     Close,
@@ -41,7 +41,7 @@ impl RequestKind {
         }
     }
 
-    /// The answer when none came.
+    /// Returns the response for an unknown outcome.
     fn unknown(self) -> StoreResponse {
         let error = StoreError::unknown(Code::Lost, "no answer");
         match self {
@@ -55,25 +55,25 @@ impl RequestKind {
     }
 }
 
-/// A reply that nobody hears: the engine is told at once that the outcome is unknown.
+/// A lost request or reply: the engine learns at once that the outcome is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Loss {
-    /// To which request of a turn.
+    /// Index of the request within the turn.
     pub(super) nth: usize,
     pub(super) kind: RequestKind,
-    /// The request reached the store.
+    /// Whether the request reached the store.
     pub(super) happened: bool,
 }
 
 /// Faults of a turn.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Faults<'a> {
-    /// Requests of this kind stay on their way.
+    /// Requests of this kind are late.
     pub(super) late: Option<RequestKind>,
     pub(super) lost: &'a [Loss],
 }
 
-/// Work that was begun under a hold.
+/// Work that was started under a hold.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ModelWork {
     pub(super) duty: usize,
@@ -84,7 +84,7 @@ pub(super) struct ModelWork {
     pub(super) mode: ModelWorkMode,
 }
 
-/// State that the work was told.
+/// The last order that the work was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum ModelWorkMode {
     Runs,
@@ -98,30 +98,30 @@ impl ModelWork {
         self.mode != ModelWorkMode::Cancelled && !self.suspended && self.deadline.allows(NOW)
     }
 
-    /// Until when it will, if it hears nothing.
+    /// Returns until when it believes so, without further messages.
     pub(super) fn until(&self) -> LocalInstant {
         self.deadline.at()
     }
 
-    /// A commit that it sent while it believed.
+    /// Returns a commit that it sent while it believed that it may act.
     pub(super) fn commit(&self) -> ModelCommit {
         ModelCommit { duty: self.duty, epoch: self.epoch, nonce: self.nonce }
     }
 }
 
-/// A request whose answer is late.
+/// A request without a response so far.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Late {
     ticket: Ticket,
     pub(super) kind: RequestKind,
     request: StoreRequest,
-    /// It arrived, and this is on its way back.
+    /// The response, if the request has reached the store.
     pub(super) answer: Option<StoreResponse>,
     /// Number of steps since it was sent.
     age: u8,
 }
 
-/// A request that nobody waits for any more.
+/// A request that was given up.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Ghost {
     request: StoreRequest,
@@ -134,17 +134,17 @@ pub(super) struct Ghost {
 pub(super) struct ModelMember {
     engine: Engine,
     pub(super) works: Vec<ModelWork>,
-    /// Requests that the engine waits for.
+    /// Requests whose responses the engine waits for.
     pub(super) late: Vec<Late>,
-    /// A request that nobody waits for any more, and which may still arrive.
+    /// A request that was given up and may still arrive.
     pub(super) ghost: Option<Ghost>,
-    /// Whether the next nonce is of the first or of the second seed: nobody remembers the one
-    /// before the last.
+    /// Which of two seeds the next nonce is drawn from. Two are enough, because only the current
+    /// and the previous nonce matter.
     seed: u8,
     nonce: Option<Nonce>,
-    /// A reply to it was lost, and it has not come to terms with that.
+    /// Whether a reply was lost and the engine has not recovered from that.
     pub(super) troubled: bool,
-    /// It was told to hand over and go.
+    /// Whether it was asked to hand over and leave.
     pub(super) drained: bool,
     began: bool,
     pub(super) over: bool,
@@ -179,7 +179,7 @@ impl ModelMember {
         }
     }
 
-    /// The first tick brings the list of duties.
+    /// Returns the tick; the first one brings the list of duties.
     pub(super) fn tick(&mut self, setup: &Setup) -> EngineEvent {
         match std::mem::replace(&mut self.began, true) {
             true => EngineEvent::Tick,
@@ -191,14 +191,14 @@ impl ModelMember {
         !self.over && self.engine.wake_at() <= NOW
     }
 
-    /// Whether time must not pass before something is answered or given up: who is not paused waits
-    /// no longer, and the network keeps nothing for longer.
+    /// Whether a message must be answered or given up before time passes: a member that is not
+    /// paused waits no longer, and the network delays nothing for longer.
     pub(super) fn is_urgent(&self, delay: u8) -> bool {
         let waits = self.late.iter().any(|late| late.age >= delay) && !self.is_due();
         waits || self.ghost.as_ref().is_some_and(|ghost| ghost.age >= delay)
     }
 
-    /// A step of time.
+    /// Advances by a step of time.
     pub(super) fn pass(&mut self, at: usize, delay: u8) {
         for age in self.late.iter_mut().map(|late| &mut late.age) {
             *age = delay.min(*age + 1);
@@ -214,7 +214,7 @@ impl ModelMember {
         self.late.len() + usize::from(self.ghost.is_some())
     }
 
-    /// Steps the engine, and does what it asks for at once, until nothing is left.
+    /// Steps the engine and executes its effects at once, until no event is left.
     pub(super) fn turn(
         &mut self,
         setup: &Setup,
@@ -226,12 +226,12 @@ impl ModelMember {
         let mut turn = EngineTurn::default();
         let mut events = VecDeque::from([event]);
         let mut steps = 0;
-        // Beyond the largest epoch nothing is explored: that turn need not come to its end.
+        // Epochs above the bound are not explored, so such a turn need not finish.
         while store.is_within(&setup.bounds)
             && let Some(event) = events.pop_front()
         {
             steps += 1;
-            assert!(steps < 100, "{at} turns in circles");
+            assert!(steps < 100, "i{at} spins without progress");
             for effect in self.engine.step(event, NOW) {
                 let Effect::Ask { ticket, request, .. } = effect else {
                     if effect == Effect::Suspend {
@@ -268,7 +268,7 @@ impl ModelMember {
         turn
     }
 
-    /// A nonce is drawn for each session; the next one comes from another seed.
+    /// Notes a new session: it used one nonce, so the next one comes from the other seed.
     fn count_session(&mut self, request: &StoreRequest) {
         if let StoreRequest::Open(open) = request
             && self.nonce != Some(open.nonce)
@@ -320,14 +320,14 @@ impl ModelMember {
         self.works.iter_mut().filter(same).for_each(|work| work.mode = mode);
     }
 
-    /// The work at this place has come to its end.
+    /// Stops the work with this index.
     pub(super) fn stop(&mut self, setup: &Setup, at: usize) -> EngineEvent {
         let work = self.works.remove(at);
         let duty = setup.key(work.duty).id;
         EngineEvent::Stopped { duty, epoch: work.epoch, how: WorkOutcome::Asked }
     }
 
-    /// A late request reaches the store.
+    /// Delivers a late request to the store.
     pub(super) fn arrive(
         &mut self,
         setup: &Setup,
@@ -346,7 +346,7 @@ impl ModelMember {
         happened
     }
 
-    /// A request that nobody waits for reaches the store.
+    /// Delivers a request that was given up to the store.
     pub(super) fn haunt(&mut self, setup: &Setup, store: &mut ModelStore, at: usize) -> Vec<What> {
         let mut happened = Vec::new();
         if let Some(ghost) = self.ghost.take() {
@@ -356,7 +356,7 @@ impl ModelMember {
         happened
     }
 
-    /// The late answer as an event, if it has come.
+    /// Returns the late response as an event, if it is there.
     pub(super) fn deliver(
         &mut self,
         setup: &Setup,
@@ -369,7 +369,7 @@ impl ModelMember {
         Some(EngineEvent::Answered(message.ticket, answer))
     }
 
-    /// No answer came in time. The request may still arrive.
+    /// Gives up a request: the outcome is unknown, and it may still arrive.
     pub(super) fn give_up(&mut self, late: usize) -> EngineEvent {
         let message = self.late.remove(late);
         if message.answer.is_none() {
@@ -384,12 +384,12 @@ impl ModelMember {
         }
     }
 
-    /// After a turn: whether it is in trouble, and the name of its session.
+    /// Updates, after a turn, whether the member is in trouble, and normalises its session's nonce.
     pub(super) fn settle(&mut self, store: &mut ModelStore, at: usize, lost: bool) {
         let unsure = !self.engine.is_settled() || store.has_unheard(at);
         self.troubled = !self.over && (lost || self.troubled && unsure);
         let (Some(nonce), true) = (self.nonce, self.late_messages() == 0) else { return };
-        // The same for all sessions, as long as nobody remembers the one before.
+        // All sessions get the same nonce, as long as nothing refers to the previous one.
         let name = Nonce::from_entropy((at as u128 + 1) << 64 | 7);
         let older = |work: &ModelWork| work.nonce != nonce;
         let remembers = self.works.iter().any(older) || self.engine.holds_beside(nonce);
@@ -402,7 +402,7 @@ impl ModelMember {
         }
     }
 
-    /// Time goes on, or nothing but a turn was made.
+    /// Folds the state, after a turn or a step of time.
     pub(super) fn fold(&mut self, at: usize, passed: Duration) {
         let seed = seed(at, self.seed);
         let fold = Fold { now: NOW, passed, step: MODEL_STEP, seed };
@@ -410,7 +410,7 @@ impl ModelMember {
         for message in std::mem::take(&mut self.late) {
             match tickets.iter().find(|(old, _)| *old == message.ticket) {
                 Some((_, ticket)) => self.late.push(Late { ticket: *ticket, ..message }),
-                // Nobody waits for it any more.
+                // The engine waits for it no longer.
                 None if message.answer.is_none() => self.haunt_later(message.request),
                 None => {}
             }
@@ -420,7 +420,7 @@ impl ModelMember {
         self.works.sort_by_key(|work| (work.duty, work.epoch));
     }
 
-    /// Drops what can change nothing any more.
+    /// Drops a given-up request that can change nothing any more.
     pub(super) fn tidy(&self, store: &ModelStore, at: usize) -> Option<Self> {
         let ghost = self.ghost.as_ref();
         let spent = ghost.is_some_and(|ghost| !store.may_matter(at, &ghost.request));

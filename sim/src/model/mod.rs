@@ -1,6 +1,6 @@
 //! A model of claim, keep-alive, handover and commit, over the real engine.
 //!
-//! Every state holds the engines themselves; [`stateright`] tries all that can happen next.
+//! Every state holds the engines themselves; [`stateright`] explores all possible next steps.
 
 mod choice;
 mod member;
@@ -29,10 +29,10 @@ pub use report::{ModelReport, check};
 use shared::SharedPart;
 use store::ModelStore;
 
-/// The local time of every member, in every state: what passes moves the instants instead.
+/// The local time of every member in every state: passing time shifts the instants instead.
 const NOW: LocalInstant = LocalInstant::from_nanos(1_000_000_000_000);
-/// A step of time. Ten milliseconds more than the smallest margin: a tick that is due within a
-/// step and comes at its end is no pause, and one that is missed is.
+/// A step of time: ten milliseconds more than the smallest margin. A tick that is due within a step
+/// and comes at its end is no pause; a missed tick is.
 const MODEL_STEP: Duration = Duration::from_millis(60);
 
 /// Bounds of the model.
@@ -46,15 +46,15 @@ pub struct ModelBounds {
     pub epochs: u64,
     /// Limit of messages to and from the store that may be late or lost at the same time.
     pub late: usize,
-    /// For how many steps of time they may be on their way.
+    /// Limit of time steps for which they may be late.
     pub delay: u8,
-    /// Limit of replies lost in one turn of an engine. It is told at once that their outcome is
-    /// unknown, and each request was done or not.
+    /// Limit of replies lost in one turn of an engine. The engine learns at once that their outcome
+    /// is unknown; each request was executed or not.
     pub lost: usize,
     /// Limit of instances in trouble at the same time: from a lost reply until their engine knows
-    /// again what the store has.
+    /// the state of the store again.
     pub troubled: usize,
-    /// Limit of replies lost in total on the way to any one state; zero for no limit.
+    /// Limit of replies lost on the way to a state; zero for no limit.
     pub losses: usize,
     /// Limit of instances paused at the same time.
     pub paused: usize,
@@ -62,20 +62,20 @@ pub struct ModelBounds {
     pub drained: usize,
     /// The TTL in steps of time.
     pub ttl: u8,
-    /// Limit of actions between a state and the first; zero for no limit.
+    /// Limit of actions from the first state; zero for no limit.
     pub depth: usize,
-    /// The store may end a session at any moment, not only when its TTL is over.
+    /// Whether the store may end a session at any moment, not only after its TTL.
     pub early: bool,
-    /// A late look shows the group as it was when it was read, not as it is when it comes.
+    /// Whether a late look shows the group at the time of reading, not of arrival.
     pub stale: bool,
-    /// Cancelled work may take its time to stop.
+    /// Whether cancelled work may take time to stop.
     pub lingers: bool,
-    /// The first state has all instances as members.
+    /// Whether all instances are members in the first state.
     pub joined: bool,
 }
 
 impl ModelBounds {
-    /// So many instances and duties, with epochs up to 3.
+    /// Returns bounds for this many instances and duties, with epochs up to 3.
     pub const fn new(instances: usize, duties: usize) -> Self {
         Self {
             instances,
@@ -98,18 +98,18 @@ impl ModelBounds {
     }
 }
 
-/// A rule that is taken out, to see that something notices.
+/// A rule to switch off, to check that it is noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Without {
-    /// Nothing is.
+    /// No rule.
     Nothing,
-    /// Commits are accepted whatever their epoch.
+    /// Commits are accepted under any epoch.
     Fence,
-    /// Work acts on after its deadline, until it is told to stop.
+    /// Work acts after its deadline, until it is told to stop.
     Deadline,
-    /// A duty is granted again under the epoch that it had.
+    /// A duty is granted again under its previous epoch.
     Growth,
-    /// Cancelled work is said to have stopped, and has not.
+    /// Cancelled work is reported as stopped although it has not.
     Stopping,
 }
 
@@ -124,12 +124,12 @@ pub(crate) struct Setup {
     listing: Listing,
     document: GroupDocument,
     without: Without,
-    /// Count per thing that happened.
+    /// Number of occurrences of each kind.
     counts: [AtomicU64; What::EVENT_NAMES.len()],
     memo: Mutex<Memo>,
 }
 
-/// Something that is counted, or judged.
+/// An occurrence that is counted or judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum What {
     Granted { duty: usize, before: ModelGrant, now: ModelGrant },
@@ -171,7 +171,7 @@ impl What {
     }
 }
 
-/// An epoch, and to whom it was granted.
+/// An epoch and the instance that it was granted to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct ModelGrant {
     epoch: Epoch,
@@ -183,9 +183,9 @@ struct ModelGrant {
 pub(crate) struct ModelState {
     members: Vec<SharedPart<ModelMember>>,
     store: SharedPart<ModelStore>,
-    /// For how many steps of time the TTL of each session lasts.
+    /// Remaining TTL of each session, in steps of time.
     left: Vec<u8>,
-    /// Number of replies lost, if that is bounded.
+    /// Number of replies lost, if that is limited.
     losses: usize,
     /// The invariants that the last action broke.
     broken: Vec<&'static str>,
@@ -211,7 +211,7 @@ impl fmt::Display for ModelAction {
 
 impl Setup {
     pub(crate) fn new(bounds: ModelBounds, without: Without) -> Self {
-        // Short words and a TTL within the limits: always valid.
+        // Short words and a TTL within the limits are always valid.
         let group = GroupName::new("g").expect("a valid name");
         let ttl = Ttl::new(MODEL_STEP * u32::from(bounds.ttl)).expect("a valid TTL");
         let instance = |at: usize| InstanceId::new(format!("i{at}")).expect("a valid id");
@@ -255,7 +255,7 @@ impl Setup {
         self.counts[at].load(Ordering::Relaxed)
     }
 
-    /// Time passes for all. What was due and has not ticked was paused.
+    /// Advances time for all members. A member that was due and has not ticked was paused.
     fn pass(&self, state: &ModelState) -> ModelState {
         let members = state.members.iter().enumerate();
         ModelState {
@@ -306,7 +306,7 @@ impl Model for Setup {
         };
         let joined = if self.bounds.joined { self.instances.len() } else { 0 };
         for at in 0..joined {
-            // The first choice is to tick with nothing lost.
+            // The first choice is a tick without faults.
             let choices = self.choices(at, &state.members[at], &state.store);
             state = self.follow(&state, at, &choices[0]);
         }
@@ -315,7 +315,7 @@ impl Model for Setup {
 
     fn actions(&self, state: &ModelState, actions: &mut Vec<ModelAction>) {
         let bounds = &self.bounds;
-        // What a broken state leads to is of no interest.
+        // States after a broken rule are not explored.
         if !state.broken.is_empty() {
             return;
         }
@@ -359,7 +359,7 @@ impl Model for Setup {
     }
 
     fn within_boundary(&self, state: &ModelState) -> bool {
-        // What breaks a rule is judged, wherever it leads.
+        // A broken rule is judged even outside the bounds.
         !state.broken.is_empty() || state.store.get().is_within(&self.bounds)
     }
 }

@@ -1,4 +1,4 @@
-//! Properties: what must always hold, and what must be possible.
+//! Properties of the model: what must always hold, and what must be reachable.
 
 use stateright::Property;
 use tenure_core::engine::{Effect, StoreRequest};
@@ -22,19 +22,19 @@ impl Setup {
             Property::always("R17", |_, state: &ModelState| !state.broken.contains(&"R17")),
             Property::always("work", |_, state: &ModelState| !state.broken.contains(&"work")),
         ];
-        // Whom the store drops before its time believes in its hold until it hears of it.
+        // If the store ends a session early, its member believes in its hold until it learns that.
         if !self.bounds.early {
             rules.push(Property::always("B1", |model: &Self, state| model.one_believes(state)));
         }
-        // A short way does not lead everywhere.
+        // Not everything is reachable within a limited depth.
         if self.bounds.depth == 0 {
             rules.extend(self.reached());
         }
         rules
     }
 
-    /// Returns what must be possible. It is counted, so that states that differ only in their past
-    /// are one.
+    /// Returns the properties that must be reachable. They use counters, so that states that differ
+    /// only in their past stay equal.
     fn reached(&self) -> Vec<Property<Self>> {
         let mut reached = vec![
             Property::sometimes("a handover", |model: &Self, _| model.counted("handovers") > 0),
@@ -68,7 +68,7 @@ impl Setup {
         let mut duties = [false; 8];
         let members = state.members.iter();
         let mut acting = members.flat_map(|one| &one.get().works).filter(|work| self.may_act(work));
-        // Nearly always nobody does, or one for each duty.
+        // Shortcut: usually at most one work per duty may act.
         if !acting.any(|work| std::mem::replace(&mut duties[work.duty % 8], true)) {
             return true;
         }
@@ -87,8 +87,8 @@ impl Setup {
         invariant::one_believes(&beliefs).is_ok()
     }
 
-    /// Judges what happened together with what is remembered of before: that is as much as each
-    /// invariant asks for.
+    /// Judges the new occurrences together with the earlier ones that the state remembers, which is
+    /// all that each invariant needs.
     pub(super) fn judge(&self, happened: &[What]) -> Vec<&'static str> {
         let mut broken = Vec::new();
         for what in happened {
@@ -126,9 +126,9 @@ impl Setup {
     }
 }
 
-/// Checks of the engine alone, by what it asks for.
+/// Checks of the engine itself, by its requests and orders.
 impl ModelMember {
-    /// The rule that a request breaks.
+    /// Returns the rule that a request breaks.
     pub(super) fn wrong_request(
         &self,
         setup: &Setup,
@@ -142,7 +142,7 @@ impl ModelMember {
             }
             _ => &[],
         };
-        // Where all answers are heard at once, a session that lives has all that it names.
+        // If all responses arrive at once, a live session has every hold that it names.
         let hears = setup.bounds.lost == 0 && setup.bounds.late == 0;
         let named = |hold: &Hold| {
             let duty = setup.duty(&hold.duty.id);
@@ -171,7 +171,7 @@ impl ModelMember {
         self.works.iter().any(acts).then_some("R10")
     }
 
-    /// The rule that an order of the engine breaks.
+    /// Returns the rule that an order of the engine breaks.
     pub(super) fn wrong_effect(
         &self,
         setup: &Setup,
@@ -181,7 +181,7 @@ impl ModelMember {
     ) -> Option<&'static str> {
         let Effect::Assign { hold, .. } = effect else { return None };
         let duty = setup.duty(&hold.duty.id);
-        // A late grant may have ended before it is heard of.
+        // A late grant may have ended before the response arrives.
         let granted = match setup.bounds.late {
             0 => store.stands(at, duty, hold.epoch),
             _ => store.was_granted(at, duty, hold.epoch),

@@ -1,4 +1,4 @@
-//! Running the checker, and what came of it.
+//! Running the model checker, and its report.
 
 use std::fmt;
 
@@ -13,13 +13,13 @@ pub struct ModelReport {
     pub unique: usize,
     /// Number of actions tried.
     pub tried: usize,
-    /// The longest way from the first state.
+    /// Length of the longest path from the first state.
     pub depth: usize,
-    /// Count per thing that happened.
+    /// Number of occurrences of each kind.
     pub counts: Vec<(&'static str, u64)>,
     /// The rules that were broken, each with the actions that lead there.
     pub broken: Vec<(&'static str, Vec<String>)>,
-    /// Things that should have been possible and were not.
+    /// Expected occurrences that were never reached.
     pub missing: Vec<&'static str>,
 }
 
@@ -50,7 +50,7 @@ impl fmt::Display for ModelReport {
     }
 }
 
-/// Tries everything within the bounds, or up to the first broken rule.
+/// Explores all states within the bounds, or until the first broken rule.
 pub fn check(bounds: ModelBounds, without: Without) -> ModelReport {
     let mut builder = Setup::new(bounds, without).checker().threads(1);
     if bounds.depth > 0 {

@@ -1,16 +1,16 @@
-//! Parts of states that are cheap to copy, to compare and to hash.
+//! Shared parts of states, which are cheap to copy, compare and hash.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-/// A part of a state. Its `Hash` may leave out what no decision and no rule depends on, only what
-/// is counted.
+/// A part of a state. Its `Hash` may omit data that is only counted, on which no decision or rule
+/// depends.
 pub(super) trait StatePart: Hash + Eq {
-    /// Hashes that too.
+    /// Hashes the omitted data.
     fn hash_rest(&self, _: &mut DefaultHasher) {}
 }
 
-/// A part that is hashed once.
+/// A part with cached hashes.
 #[derive(Debug)]
 pub(super) struct SharedPart<T>(Arc<Inner<T>>);
 
@@ -34,7 +34,7 @@ impl<T: StatePart> SharedPart<T> {
         &self.0.part
     }
 
-    /// Stands for all of it.
+    /// Returns the hash of the whole part.
     pub(super) fn whole(&self) -> u64 {
         self.0.whole
     }

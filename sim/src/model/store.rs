@@ -1,4 +1,4 @@
-//! The store of the model: the sentences of the contract that matter here, and no clock but steps.
+//! Store of the model: the relevant rules of the store contract, in steps instead of clock time.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
@@ -16,11 +16,11 @@ use super::{ModelBounds, ModelGrant, Setup, What, Without};
 /// Sessions and duties.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ModelStore {
-    /// By instance.
+    /// The session of each instance.
     sessions: Vec<Option<Open>>,
-    /// The last nonce that each instance opened a session under: it is spent when that ended.
+    /// The nonce of each instance's last session; it is spent when that session has ended.
     opened: Vec<Option<Nonce>>,
-    /// By duty.
+    /// The row of each duty.
     pub(super) rows: Vec<DutyRow>,
 }
 
@@ -29,8 +29,8 @@ pub(super) struct ModelStore {
 struct Open {
     nonce: Nonce,
     note: Note,
-    /// Its TTL begins anew. How much of it is left is no part of the store: whether a session has
-    /// ended is all that the others see of it.
+    /// Whether its TTL was restarted. The remaining TTL is not part of the store, because other
+    /// members see only whether a session has ended.
     renewed: bool,
 }
 
@@ -39,13 +39,13 @@ struct Open {
 pub(super) struct DutyRow {
     /// The newest epoch granted.
     pub(super) epoch: Epoch,
-    /// Whose session holds it.
+    /// The instance that holds it.
     pub(super) holder: Option<usize>,
-    /// Its holder was granted it and has not heard so: the answer is late or was lost.
+    /// Whether the holder has not learned of its grant: the response is late or was lost.
     unheard: bool,
-    /// The last instance that it was granted to.
+    /// The instance of the newest grant.
     last: usize,
-    /// The end of that hold; no decision and no rule depends on it.
+    /// The end of that hold, if it has ended; no decision and no rule depends on it.
     ended: Option<What>,
 }
 
@@ -73,7 +73,7 @@ impl Hash for DutyRow {
     }
 }
 
-/// A commit: under which hold it was sent.
+/// A commit, with the hold under which it was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ModelCommit {
     pub(super) duty: usize,
@@ -102,7 +102,7 @@ impl ModelStore {
         self.sessions[instance].is_some()
     }
 
-    /// Whether its session was opened or extended since this was last asked.
+    /// Whether its session was opened or extended since the last call.
     pub(super) fn take_renewed(&mut self, instance: usize) -> bool {
         self.sessions[instance].as_mut().is_some_and(|open| std::mem::take(&mut open.renewed))
     }
@@ -116,7 +116,7 @@ impl ModelStore {
         }
     }
 
-    /// Remembers of every grant in an answer whether its holder has heard of it.
+    /// Notes whether the holders of the grants in a response have learned of them.
     pub(super) fn mark_unheard(&mut self, setup: &Setup, answer: &StoreResponse, unheard: bool) {
         let StoreResponse::Claim(Ok(claims)) = answer else { return };
         for claimed in claims {
@@ -128,12 +128,12 @@ impl ModelStore {
         }
     }
 
-    /// Whether no epoch is larger than those that are explored.
+    /// Whether all epochs are within the bound.
     pub(super) fn is_within(&self, bounds: &ModelBounds) -> bool {
         self.rows.iter().all(|row| row.epoch.get() <= bounds.epochs)
     }
 
-    /// Whether a request that arrives later can still change something.
+    /// Whether a request can still change something when it arrives.
     pub(super) fn may_matter(&self, instance: usize, request: &StoreRequest) -> bool {
         match request {
             StoreRequest::Open(open) => self.opened[instance] != Some(open.nonce),
@@ -145,8 +145,8 @@ impl ModelStore {
         }
     }
 
-    /// Whether an instance was granted a duty under this epoch, as far as that is remembered: of
-    /// each duty the newest grant is.
+    /// Whether an instance was granted a duty under this epoch. Only the newest grant of each duty
+    /// is remembered, so older ones count as granted.
     pub(super) fn was_granted(&self, by: usize, duty: usize, epoch: Epoch) -> bool {
         let row = &self.rows[duty];
         epoch < row.epoch || epoch == row.epoch && row.last == by
@@ -158,23 +158,23 @@ impl ModelStore {
         row.holder == Some(by) && row.epoch == epoch
     }
 
-    /// Whether a session was granted something and has not heard so.
+    /// Whether a session holds a grant that it has not learned of.
     pub(super) fn has_unheard(&self, by: usize) -> bool {
         self.rows.iter().any(|row| row.holder == Some(by) && row.unheard)
     }
 
-    /// Gives the session of an instance another nonce, unless there is one that is not `from`.
+    /// Replaces the nonce of an instance's session, unless that nonce is not `from`.
     pub(super) fn rename(&mut self, by: usize, from: Nonce, to: Nonce) -> bool {
         if self.sessions[by].as_ref().is_some_and(|open| open.nonce != from) {
             return false;
         }
         self.sessions[by].iter_mut().for_each(|open| open.nonce = to);
-        // Nobody asks for another one again.
+        // An older nonce is never used again.
         self.opened[by] = self.opened[by].filter(|nonce| *nonce == from).map(|_| to);
         true
     }
 
-    /// Whether nobody has heard of the newest grant of a duty.
+    /// Whether the holder has not learned of the newest grant of a duty.
     pub(super) fn is_unheard(&self, duty: usize) -> bool {
         self.rows[duty].unheard
     }
@@ -183,7 +183,7 @@ impl ModelStore {
         self.sessions[instance].as_ref().is_some_and(|open| open.nonce == nonce)
     }
 
-    /// Answers a request; tells what happened by it.
+    /// Executes a request and adds the resulting occurrences.
     pub(super) fn serve(
         &mut self,
         setup: &Setup,
@@ -211,7 +211,7 @@ impl ModelStore {
                 StoreResponse::Close(Ok(self.close(by, session, happened)))
             }
             StoreRequest::Look { .. } => StoreResponse::Look(Ok(self.view(setup))),
-            // The document is there from the start.
+            // The document exists from the start.
             StoreRequest::Settle { .. } => {
                 StoreResponse::Settle(Ok(Replaced::Conflict { stored: setup.document.version }))
             }
@@ -280,7 +280,7 @@ impl ModelStore {
                 let before = row.newest();
                 let grows = setup.without != Without::Growth || before.epoch == Epoch::ZERO;
                 let floor = before.epoch.max(want.floor);
-                // Epochs are small: there is always a next one.
+                // Epochs are small, so there is always a next one.
                 row.epoch = if grows { floor.next().unwrap_or(floor) } else { before.epoch };
                 (row.holder, row.last) = (Some(by), by);
                 let duty = setup.duty(&want.duty.id);
@@ -315,7 +315,7 @@ impl ModelStore {
         row.holder = None;
         row.ended = Some(What::Released);
         happened.push(What::Released);
-        // Who never heard of the grant has found it by a look.
+        // A member that never learned of the grant has found it by a look.
         if std::mem::take(&mut row.unheard) {
             happened.push(What::UnknownClaimResolved);
         }
@@ -356,8 +356,8 @@ impl ModelStore {
         }
     }
 
-    /// Whether a checkpoint is stored. It names whatever version is stored, and whoever was granted
-    /// the duty last has committed at once: only the fence can refuse it, and must.
+    /// Commits a checkpoint. It expects any stored version, and the newest holder has committed at
+    /// once: only the fence can and must refuse it.
     pub(super) fn commit(&self, setup: &Setup, by: usize, commit: &ModelCommit) -> What {
         let live = self.is_live(by, commit.nonce);
         let row = &self.rows[commit.duty];
@@ -377,9 +377,9 @@ impl Setup {
     }
 }
 
-/// The document of a group that was settled before the first member came.
+/// Returns the document of a group whose settings were written before the first member joined.
 pub(super) fn settled(group: &tenure_core::engine::GroupConfig) -> GroupDocument {
-    // One of few lines: always a valid document.
+    // A document of few lines is always valid.
     let document = group.document().expect("a valid document");
     GroupDocument { version: tenure_core::Version::new(1).unwrap_or_default(), document }
 }

@@ -67,7 +67,7 @@ fn two_instances_and_one_duty_whose_work_lingers() {
     sound("2 x 1, lingers", ModelBounds { lingers: true, ..ModelBounds::new(2, 1) });
 }
 
-/// What breaks a rule by a grant beyond the largest epoch is not dropped unjudged.
+/// A rule broken by a grant above the largest epoch is still judged.
 #[test]
 fn a_broken_rule_is_judged_beyond_the_largest_epoch() {
     let setup = Setup::new(ModelBounds::new(2, 1), Without::Nothing);
@@ -80,8 +80,8 @@ fn a_broken_rule_is_judged_beyond_the_largest_epoch() {
     assert!(setup.within_boundary(&state));
 }
 
-/// What the store does not have is neither worked under nor named by a session that lives, also
-/// under an epoch that is older than the newest.
+/// Work without a hold in the store is an error, and so is a live session that names such a hold,
+/// even under an epoch older than the newest.
 #[test]
 fn an_older_epoch_is_no_hold() {
     let setup = Setup::new(ModelBounds::new(2, 1), Without::Nothing);
@@ -105,7 +105,7 @@ fn an_older_epoch_is_no_hold() {
     assert_eq!(member.wrong_effect(&setup, &store, 0, &assign), Some("R1"));
     assert_eq!(member.wrong_request(&setup, &store, 0, &keep), Some("R9"));
 
-    // Who is at its end is in no trouble that others have to wait for.
+    // An ended member is not in trouble, so it does not block faults of others.
     member.settle(&mut store, 0, true);
     assert!(member.troubled);
     member.over = true;

@@ -1,4 +1,4 @@
-//! Events and effects as lines that can be read.
+//! Events and effects as readable text.
 
 use std::fmt::Write as _;
 

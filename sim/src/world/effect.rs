@@ -1,4 +1,4 @@
-//! Effects of engines, and what their processes believe because of them.
+//! Execution of engine effects, and the resulting beliefs of processes.
 
 use std::time::Duration;
 
@@ -14,13 +14,14 @@ use crate::check::{self, DutyMove, Final, Outlived, Promise, WorkTurn};
 use crate::worker::{SimWork, WorkMode};
 
 impl SimWorld {
-    /// Does what an engine asks for.
+    /// Executes an effect.
     pub(super) fn execute(&mut self, pid: Pid, effect: Effect) {
         let local = self.local(pid);
         self.say(pid, || format!("> {}", describe::effect(&effect, local)));
         if self.processes[pid].life == ProcessState::Gone {
             let id = self.processes[pid].id.clone();
-            return self.broken("end", format!("{id} wants something after its end: {effect:?}"));
+            return self
+                .broken("end", format!("{id} requests an effect after its end: {effect:?}"));
         }
         match effect {
             Effect::Ask { ticket, request, within } => {
@@ -45,14 +46,14 @@ impl SimWorld {
             }
             Effect::Refuse(problem) => {
                 self.coverage.count("refused", problem.code.as_str());
-                // It was refused: it stays.
+                // The request was refused, so the process stays.
                 self.processes[pid].leaves = false;
             }
             Effect::End(end) => self.ended(pid, &end),
         }
     }
 
-    /// Keeps the records that say how a hold began and ended.
+    /// Keeps the records about the start and the end of a hold.
     fn note(&mut self, pid: Pid, record: Record) {
         use Change::{Acquired, Expired, Released, Revoked, TakenOver};
         let (change, instance) = (record.change, record.instance);
@@ -72,7 +73,7 @@ impl SimWorld {
         let runs = self.processes[pid].work.keys().find(|key| key.0 == duty).cloned();
         if let Some((_, older)) = runs {
             let id = self.processes[pid].id.clone();
-            let what = format!("{id} begins {duty} while its work under epoch {older} runs");
+            let what = format!("{id} starts {duty} while its work under epoch {older} runs");
             return self.broken("work", what);
         }
         let mut work = SimWork::new(hold, deadline, self.now);
@@ -83,8 +84,8 @@ impl SimWorld {
         self.after(0, ScheduledItem::Work(pid, duty, epoch, 0));
     }
 
-    /// Whether the duty came free because a member shed it that is still one. Who came later, who
-    /// finds that member gone, and who never saw it held cannot tell.
+    /// Returns the members when the duty was shed, if this process knows that a present member shed
+    /// it. It cannot know if it joined later, the other has left, or it never saw the duty held.
     fn saw_it_shed(&mut self, pid: Pid, duty: &DutyId) -> Option<Vec<InstanceId>> {
         let Shed { at, by, members } = self.shed.remove(duty)?;
         let id = &self.processes[by].id;
@@ -113,8 +114,8 @@ impl SimWorld {
         self.believe(pid, duty, epoch);
     }
 
-    /// Keeps what work is told about its time, beside what the store says now: the store has done
-    /// its part before anybody hears of it.
+    /// Keeps a deadline that was given to work, with the end of the hold in the store at this time:
+    /// the store confirms before any process learns of it.
     fn promise(&mut self, pid: Pid, SimWork { hold, deadline, .. }: &SimWork) {
         let broken = self.excused.contains(&hold.nonce) || self.forgotten.contains_key(&hold.nonce);
         if broken || self.scenario.is_lossy() {
@@ -144,7 +145,7 @@ impl SimWorld {
         if voluntary {
             let (at, instance) = (self.now, self.processes[pid].id.clone());
             let members: Vec<_> = self.seen_by(pid).map(|member| member.instance.clone()).collect();
-            // The move that a join causes is not held back.
+            // A move caused by a join is not held back.
             let was_moved =
                 moved_among.is_some_and(|then| members.iter().all(|id| then.contains(id)));
             self.shed.insert(duty.clone(), Shed { at, by: pid, members });
@@ -183,10 +184,10 @@ impl SimWorld {
     fn ended(&mut self, pid: Pid, end: &EngineExit) {
         let id = self.processes[pid].id.clone();
         let works = self.processes[pid].work.iter();
-        // Work that was cancelled may still be on its way to its end.
+        // Cancelled work may still be stopping.
         let mut running = works.filter(|(_, work)| work.mode != WorkMode::Revoked);
         if let Some(((duty, _), _)) = running.next() {
-            let what = format!("{id} has come to its end while {duty} is worked on");
+            let what = format!("{id} ended while work on {duty} runs");
             self.broken("end", what);
         }
         match end {
@@ -199,7 +200,7 @@ impl SimWorld {
             }
         }
         self.gone(pid);
-        // Somebody starts it again.
+        // It is started again.
         let (slot, ttl) = (self.processes[pid].slot, self.scenario.ttl_ns());
         let after = self.rng.below(3 * ttl);
         if !self.quiet {
@@ -207,7 +208,7 @@ impl SimWorld {
         }
     }
 
-    /// The process does nothing any more.
+    /// Removes the process.
     pub(super) fn gone(&mut self, pid: Pid) {
         for (duty, epoch) in self.works(pid) {
             self.doubt(pid, &duty, epoch);
@@ -225,7 +226,7 @@ impl SimWorld {
         self.story.turns.push(WorkTurn { at, instance, duty, epoch, what, why });
     }
 
-    /// The holds under which the process works.
+    /// Returns the holds under which the process works.
     pub(super) fn works(&self, pid: Pid) -> Vec<(DutyId, Epoch)> {
         self.processes[pid].work.keys().cloned().collect()
     }
@@ -240,7 +241,7 @@ impl SimWorld {
         }
     }
 
-    /// The process stops to believe that it may act; it did until now, or until its deadline.
+    /// Ends a belief of the process: it lasted until now, or until its deadline.
     pub(super) fn doubt(&mut self, pid: Pid, duty: &DutyId, epoch: Epoch) {
         let (clock, now) = (self.processes[pid].clock, self.now);
         let Some(work) = self.processes[pid].work_of(duty, epoch) else {
@@ -262,8 +263,8 @@ impl SimWorld {
         }
     }
 
-    /// The store has forgotten all sessions. What is believed under them from here on is its doing,
-    /// and whoever was a member has to wait for it. `live`: the sessions of then.
+    /// Handles the loss of all sessions by the store. Beliefs under them are excused from here on,
+    /// and their members have to wait. `live`: the sessions before the loss.
     pub(super) fn forget_sessions(&mut self, live: &[Option<Nonce>]) {
         let reset = self.story.witnesses.len();
         let mut members = Vec::new();
@@ -274,8 +275,8 @@ impl SimWorld {
             let Some(session) = session.as_ref().filter(|_| *life != ProcessState::Gone) else {
                 continue;
             };
-            // Who had lost its session before is told of its end alone, and who has not heard yet
-            // that it is a member cannot know that it was one.
+            // A process that had lost its session before learns only of that. A process that has
+            // not learned that it joined cannot know that it was a member.
             let saw = engine.is_member() && live.contains(&Some(session.nonce));
             members.extend(saw.then(|| id.clone()));
             self.forgotten.entry(session.nonce).or_insert(reset);
@@ -284,19 +285,18 @@ impl SimWorld {
         self.story.witnesses.push(members);
     }
 
-    /// The store has ended the holds of a process early: what it believes from here on is the
-    /// store's doing.
+    /// Excuses the further beliefs of a process, because the store has ended its holds early.
     pub(super) fn excuse(&mut self, pid: Pid) {
         for (duty, epoch) in self.works(pid) {
             self.doubt(pid, &duty, epoch);
         }
-        // Grants of this session may still be under way.
+        // Grants of this session may still arrive.
         let session = self.processes[pid].session.as_ref();
         self.excused.extend(session.map(|session| session.nonce));
     }
 
-    /// The store has forgotten some writes, and with them perhaps that it had ended a session: what
-    /// lives again is no excuse any more, and the holds that the store has under it count.
+    /// Ends excuses after the store has lost writes. These may include the end of a session: its
+    /// holds are valid again, and beliefs under them count.
     pub(super) fn excuse_no_longer(&mut self) {
         if !self.scenario.is_lossy() {
             return;
@@ -314,8 +314,8 @@ impl SimWorld {
         }
     }
 
-    /// A duty whose work ended by itself is left alone by that member, longer each time: from a
-    /// second to a minute.
+    /// Notes that the work on a duty ended by itself: the member leaves it alone, longer each time,
+    /// from a second to a minute.
     pub(super) fn rests(&mut self, pid: Pid, duty: &DutyId) {
         let times = self.processes[pid].rested.entry(duty.clone()).or_default();
         *times += 1;
@@ -325,13 +325,13 @@ impl SimWorld {
         *rest = until.max(*rest);
     }
 
-    /// The members that the process saw last.
+    /// Returns the members that the process saw last.
     pub(super) fn seen_by(&self, pid: Pid) -> impl Iterator<Item = &Member> {
         self.processes[pid].view.iter().flat_map(|view| &view.members)
     }
 
-    /// Returns the number of duties that the process has and keeps, with those that it only saw to
-    /// be its own.
+    /// Returns the number of duties that the process has and keeps, including those that only its
+    /// last look shows as its own.
     fn held(&self, pid: Pid) -> usize {
         let process = &self.processes[pid];
         let holders = process.view.iter().flat_map(|view| view.holders.iter().flatten());
@@ -342,8 +342,8 @@ impl SimWorld {
         own.count() + process.work.values().filter(|work| work.mode == WorkMode::Runs).count()
     }
 
-    /// Returns the share that the roster gives it, by what it saw last, or by the actual state: a
-    /// refused claim tells it more than its last look did.
+    /// Returns its share by the roster, by its last look or by the actual state, whichever is
+    /// smaller: a refused claim may have shown it more than its last look.
     fn quota(&self, pid: Pid) -> Option<usize> {
         let seen = self.processes[pid].view.as_ref().and_then(|view| self.share(pid, view));
         seen.into_iter().chain(self.share(pid, &self.backend.view())).min()
@@ -352,46 +352,48 @@ impl SimWorld {
     fn share(&self, pid: Pid, view: &GroupView) -> Option<usize> {
         let process = &self.processes[pid];
         let group = GroupConfig::read(&view.document).ok()?;
-        // A pin makes room for what is still to come: more than the share is not held then.
+        // With pins the share is undefined: it includes room for duties that are still to come.
         if !group.pins.is_empty() {
             return None;
         }
-        let seats = check::seats(&view.members, &group);
-        let mine = seats.iter().position(|seat| seat.instance == process.id)?;
+        let members = check::roster_members(&view.members, &group);
+        let mine = members.iter().position(|member| member.instance == process.id)?;
         let holders = view.holders.as_deref().unwrap_or_default();
         let running = process.work.iter().filter(|(_, work)| work.mode == WorkMode::Runs);
         let own: Vec<DutyId> = running.map(|(key, _)| key.0.clone()).collect();
         let wanted = self.wanted_by(pid).into_iter().filter(|duty| !group.pauses(duty));
-        let charges = wanted.map(|duty| {
+        let duties = wanted.map(|duty| {
             let seen = holders.iter().find(|holder| holder.duty.id == duty);
             let seen = seen.and_then(|holder| holder.holder.as_ref());
             let holder = match own.contains(&duty) {
                 true => Some(mine as u32),
                 false => seen
-                    .and_then(|now| seats.iter().position(|seat| seat.instance == now.instance))
-                    .filter(|seat| *seat != mine)
-                    .map(|seat| seat as u32),
+                    .and_then(|now| {
+                        members.iter().position(|member| member.instance == now.instance)
+                    })
+                    .filter(|member| *member != mine)
+                    .map(|member| member as u32),
             };
             RosterDuty { duty, holder, zone: None, pin: None }
         });
-        let charges: Vec<RosterDuty> = charges.collect();
-        plan(&charges, &seats).quotas.get(mine).copied()
+        let duties: Vec<RosterDuty> = duties.collect();
+        plan(&duties, &members).quotas.get(mine).copied()
     }
 
-    /// Whether a pin takes a duty away, by what the process saw last: it is pinned itself, or what
-    /// is pinned here is free and finds no room.
+    /// Whether a pin takes a duty away, by the last look of the process: it is pinned itself, or a
+    /// free duty that is pinned here has no room.
     fn is_pinned_out(&self, pid: Pid, duty: &DutyId) -> bool {
         let process = &self.processes[pid];
         let Some(view) = &process.view else { return false };
         let Ok(group) = GroupConfig::read(&view.document) else { return false };
-        let seats = check::seats(&view.members, &group);
-        let Some(seat) = seats.iter().find(|seat| seat.instance == process.id) else {
+        let members = check::roster_members(&view.members, &group);
+        let Some(member) = members.iter().find(|member| member.instance == process.id) else {
             return false;
         };
         let here = |pin: &Pin| match pin {
-            Pin::Instance(instance) => *instance == seat.instance,
-            Pin::Name(name) => seat.name.as_ref() == Some(name),
-            Pin::Zone(zone) => seat.zone.as_ref() == Some(zone),
+            Pin::Instance(instance) => *instance == member.instance,
+            Pin::Name(name) => member.name.as_ref() == Some(name),
+            Pin::Zone(zone) => member.zone.as_ref() == Some(zone),
         };
         let is_free = |duty: &DutyId| {
             let mut holders = view.holders.iter().flatten();
@@ -400,7 +402,7 @@ impl SimWorld {
         let pinned = |duty: &DutyId| group.pins.get(duty).is_some_and(here);
         let wanted = self.wanted_by(pid).into_iter().filter(|duty| !group.pauses(duty));
         let coming = wanted.filter(|duty| pinned(duty) && is_free(duty)).count();
-        group.pins.contains_key(duty) || coming > 0 && self.held(pid) + coming > seat.room
+        group.pins.contains_key(duty) || coming > 0 && self.held(pid) + coming > member.room
     }
 
     fn wanted_by(&self, pid: Pid) -> Vec<DutyId> {
@@ -408,7 +410,7 @@ impl SimWorld {
         targets.filter(|target| !target.paused).map(|target| target.id.clone()).collect()
     }
 
-    /// The duties that somebody is to hold.
+    /// Returns the duties that should be held.
     fn wanted(&self) -> Vec<DutyId> {
         let group = self.backend.group();
         let stands = |duty: &DutyId| !group.pauses(duty);
@@ -416,7 +418,7 @@ impl SimWorld {
         wanted.map(|(duty, _)| duty.clone()).collect()
     }
 
-    /// The end of the run: what is believed now, and what should be.
+    /// Ends the run: records the final beliefs and the desired state.
     pub(super) fn finish(&mut self) {
         let (mut held, mut running) = (Vec::new(), Vec::new());
         for pid in 0..self.processes.len() {
@@ -434,7 +436,7 @@ impl SimWorld {
         let alive = self.processes.iter().filter(|one| one.life != ProcessState::Gone);
         let going = alive.clone().filter(|one| one.leaves);
         let group = self.backend.group();
-        let seats: Vec<RosterMember> = check::seats(&self.backend.members(), &group);
+        let members: Vec<RosterMember> = check::roster_members(&self.backend.members(), &group);
         self.story.last = Final {
             wanted: self.wanted(),
             held,
@@ -442,7 +444,7 @@ impl SimWorld {
             running,
             pins: group.pins,
             going: going.map(|process| process.id.clone()).collect(),
-            seats,
+            members,
         };
     }
 }

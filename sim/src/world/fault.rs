@@ -1,4 +1,4 @@
-//! Faults: when they come, and what they do.
+//! Faults: their schedule and effects.
 
 use tenure_core::DutyId;
 use tenure_core::engine::{DrainMode, EngineEvent, GroupConfig};
@@ -11,12 +11,12 @@ use crate::link::NetworkPartition;
 use crate::scenario::{Fault, Scenario};
 
 impl SimWorld {
-    /// Draws when each fault of this seed comes.
+    /// Draws the times of the faults of this seed.
     pub(super) fn plan_blows(&mut self) {
         let faults: Vec<Fault> = self.scenario.faults.iter().copied().collect();
         for fault in faults {
             if fault.is_ambient() {
-                // Clocks are wrong from the start; the others are counted where they happen.
+                // Clock rates apply from the start; the other faults are counted when they happen.
                 if matches!(fault, Fault::ClockRate | Fault::ClockBeyond) {
                     self.coverage.count("fault", fault.as_str());
                 }
@@ -29,7 +29,7 @@ impl SimWorld {
         }
     }
 
-    /// A fault strikes.
+    /// Executes a fault.
     pub(super) fn blow(&mut self, fault: Fault) {
         if self.quiet {
             return;
@@ -97,13 +97,13 @@ impl SimWorld {
         }
     }
 
-    /// A process that stood still goes on: what waited for it comes at once, in any order.
+    /// Resumes a paused process: messages that waited for it arrive at once, in any order.
     pub(super) fn resume(&mut self, pid: Pid) {
         if !matches!(self.processes[pid].life, ProcessState::Paused { .. }) {
             return;
         }
         self.processes[pid].life = ProcessState::Runs;
-        self.say(pid, || "! goes on".to_owned());
+        self.say(pid, || "! resumes".to_owned());
         self.watch_wake(pid);
         for item in std::mem::take(&mut self.processes[pid].backlog) {
             let after = self.rng.below(2_000_000);
@@ -112,7 +112,7 @@ impl SimWorld {
             }
             self.after(after, item);
         }
-        // Hints have waited for it, or its watch was down.
+        // It may have missed hints.
         self.hint(pid);
     }
 
@@ -128,7 +128,7 @@ impl SimWorld {
     }
 
     fn tell_to_go(&mut self, pid: Pid, event: EngineEvent) {
-        // A process that stands still cannot be told.
+        // A paused process cannot receive the request.
         if self.processes[pid].life == ProcessState::Runs {
             self.processes[pid].leaves = true;
             self.step(pid, event);
@@ -159,8 +159,8 @@ impl SimWorld {
         if !self.backend.is_up(self.now) {
             return;
         }
-        self.trace.line(self.now, "store", || "is there".to_owned());
-        // Watches were down: one hint for everybody.
+        self.trace.line(self.now, "store", || "is reachable".to_owned());
+        // Watches were disconnected: every process gets one hint.
         let running: Vec<Pid> = self.slots.iter().flatten().copied().collect();
         running.into_iter().for_each(|pid| self.hint(pid));
     }
@@ -190,7 +190,7 @@ impl SimWorld {
                     self.listed.remove(&duty);
                 }
             } else if known.len() < 16 {
-                // Sometimes one that was there before.
+                // Sometimes a duty that was listed before.
                 let number = self.rng.below(self.named as u64 + 1) as usize;
                 self.named = self.named.max(number + 1);
                 self.listed.entry(Scenario::duty(number)).or_insert(false);
@@ -209,8 +209,8 @@ impl SimWorld {
         self.show_duties();
     }
 
-    /// An operator pins or pauses a duty, drains, cordons or weighs a member, pauses everything, or
-    /// takes one of these back.
+    /// Lets an operator pin or pause a duty, drain, cordon or weigh a member, pause everything, or
+    /// undo one of these.
     pub(super) fn operate(&mut self) {
         let mut group = self.backend.group();
         let known: Vec<_> = self.listed.keys().cloned().collect();
@@ -243,7 +243,7 @@ impl SimWorld {
         "pin"
     }
 
-    /// Drains, cordons or weighs a member. What is in force for it is taken back instead.
+    /// Drains, cordons or weighs a member, or undoes an order for it.
     fn weigh(&mut self, group: &mut GroupConfig, pid: Pid) -> &'static str {
         let id = self.processes[pid].id.clone();
         if group.drained.remove(&id).is_some() {
@@ -303,7 +303,7 @@ impl SimWorld {
         });
     }
 
-    /// Faults end: everything heals, and everybody who stood still goes on.
+    /// Ends all faults: everything heals, and paused processes continue.
     pub(super) fn calm(&mut self) {
         self.quiet = true;
         self.trace.line(self.now, "world", || "! faults end".to_owned());
@@ -323,7 +323,7 @@ impl SimWorld {
         running.into_iter().for_each(|pid| self.list_all(pid));
     }
 
-    /// Some of those that are dead start again, and somebody stays.
+    /// Starts some of the dead processes again.
     fn start_some(&mut self) {
         for slot in 0..self.scenario.slots {
             if self.slots[slot].is_none() && self.rng.chance(500) {

@@ -1,4 +1,4 @@
-//! Requests and answers between engines and the store.
+//! Requests and responses between engines and the store.
 
 use tenure_core::engine::{EngineEvent, GroupView, StoreRequest, StoreResponse, Ticket};
 use tenure_core::invariant::Step;
@@ -47,7 +47,7 @@ impl SimWorld {
         }
     }
 
-    /// A request reaches the store.
+    /// Delivers a request to the store.
     pub(super) fn arrive(&mut self, pid: Pid, ticket: Ticket, request: StoreRequest, echo: bool) {
         if !self.backend.is_up(self.now) {
             if !echo && self.rng.chance(500) {
@@ -61,7 +61,7 @@ impl SimWorld {
         self.processes[pid].incarnation = seen;
         if let (false, StoreResponse::KeepAlive(Ok(KeptAlive::Kept { .. }))) = (lived, &answer) {
             let id = self.processes[pid].id.clone();
-            self.broken("revived", format!("a session of {id} had ended and is kept alive"));
+            self.broken("revived", format!("an ended session of {id} was renewed"));
         }
         if echo {
             self.say(pid, || format!("= #{} again {}", ticket.0, describe::request(&request)));
@@ -86,7 +86,7 @@ impl SimWorld {
         }
     }
 
-    /// Grants are what the checkers judge; the store says them, heard or not.
+    /// Records grants for the checkers, and new sessions, even if the response is lost.
     fn remember(&mut self, pid: Pid, answer: &StoreResponse) {
         match answer {
             StoreResponse::Claim(Ok(claimed)) => {
@@ -115,7 +115,7 @@ impl SimWorld {
         }
     }
 
-    /// The second half of a look is read a moment later, as it is with real stores.
+    /// Reads the second half of a look a moment later, as in real stores.
     pub(super) fn look_on(
         &mut self,
         pid: Pid,
@@ -145,14 +145,14 @@ impl SimWorld {
         }
     }
 
-    /// An answer reaches its engine, if it still waits for it.
+    /// Delivers a response to its engine, if that still waits for it.
     pub(super) fn answer(&mut self, pid: Pid, ticket: Ticket, answer: StoreResponse) {
         let Some((_, sent)) = self.processes[pid].asked.remove(&ticket) else {
             return;
         };
         self.processes[pid].heard = sent;
         if let StoreResponse::Look(Ok(view)) = &answer {
-            // Holders that were not read are those of before.
+            // Holders that were not read stay as they were.
             let before = self.processes[pid].view.take();
             let mut view = view.clone();
             view.holders = view.holders.or_else(|| before.and_then(|before| before.holders));
@@ -161,7 +161,7 @@ impl SimWorld {
         self.step(pid, EngineEvent::Answered(ticket, answer));
     }
 
-    /// The time of a request is over.
+    /// Lets a request time out.
     pub(super) fn time_out(&mut self, pid: Pid, ticket: Ticket) {
         if self.processes[pid].life == ProcessState::Gone {
             return;
@@ -175,7 +175,7 @@ impl SimWorld {
 }
 
 fn unreachable() -> StoreError {
-    StoreError::refused(Code::Unreachable, "no way")
+    StoreError::refused(Code::Unreachable, "unreachable")
 }
 
 fn kind_of(request: &StoreRequest) -> ProcessKind {

@@ -1,4 +1,4 @@
-//! Everything that there is: processes, network, store, resource, and the queue of what comes.
+//! Simulated world: processes, network, store, resource, and the queue of events.
 
 mod describe;
 mod effect;
@@ -35,21 +35,21 @@ use crate::sink::{EffectVerdict, Sink};
 use crate::trace::Trace;
 use crate::{CheckFinding, SeedReport};
 
-/// A process; its number is never given to another one.
+/// Number of a process; it is never reused.
 type Pid = usize;
 
-/// Something that is to happen.
+/// A scheduled event.
 #[derive(Debug)]
 enum ScheduledItem {
     Tick(Pid),
-    /// A request reaches the store; an echo is one that comes again, and nobody waits for it.
+    /// A request reaches the store; an echo is a duplicate whose response is not awaited.
     Arrive {
         pid: Pid,
         ticket: Ticket,
         request: StoreRequest,
         echo: bool,
     },
-    /// The rest of a look.
+    /// The second half of a look.
     LookOn {
         pid: Pid,
         ticket: Ticket,
@@ -61,7 +61,7 @@ enum ScheduledItem {
     Timeout(Pid, Ticket),
     Hint(Pid),
     List(Pid),
-    /// The work on a duty goes on, if this is still its turn.
+    /// The work on a duty continues, if the turn is still the same.
     Work(Pid, DutyId, Epoch, u64),
     ArriveData(Pid, DutyId, Epoch, u64, WorkRequest),
     Data(Pid, DutyId, Epoch, u64, WorkReply),
@@ -79,7 +79,7 @@ enum ScheduledItem {
 struct Shed {
     at: Nanos,
     by: Pid,
-    /// The members then.
+    /// The members at that time.
     members: Vec<InstanceId>,
 }
 
@@ -118,14 +118,14 @@ pub(crate) struct SimWorld {
     /// The duties that are listed, and whether each is paused.
     listed: BTreeMap<DutyId, bool>,
     named: usize,
-    /// Duties that were shed and that nobody has begun again.
+    /// Duties that were shed and have not been started again.
     shed: BTreeMap<DutyId, Shed>,
     /// The cursor in the checkpoint of each duty.
     cursors: BTreeMap<DutyId, u64>,
-    /// Sessions that the store has ended early: what is believed under them since then is not the
-    /// engine's fault.
+    /// Sessions that the store has ended early: later beliefs under them are not the engine's
+    /// fault.
     excused: BTreeSet<Nonce>,
-    /// Sessions that the store has forgotten, and in which of its resets.
+    /// Sessions that the store has lost, with the index of the reset.
     forgotten: BTreeMap<Nonce, usize>,
     quiet: bool,
     trace: Trace,
@@ -134,11 +134,11 @@ pub(crate) struct SimWorld {
 }
 
 impl SimWorld {
-    /// The world at its start.
+    /// Creates the world of a scenario.
     pub(crate) fn new(scenario: Scenario, traced: bool) -> Self {
-        // A short word: always a valid name.
+        // A short word is always a valid name.
         let group = GroupName::new("g").expect("a valid name");
-        // One machine more than there are: it comes at the end when all others are leaving.
+        // One extra machine, which is started at the end when all others are leaving.
         let slots = scenario.slots + 1;
         let mut world = Self {
             rng: SimRng::new(scenario.seed ^ 0x5eed),
@@ -181,7 +181,7 @@ impl SimWorld {
             (0..self.rng.below(4)).for_each(|_| self.operate());
         }
         for slot in 0..self.scenario.slots {
-            // Not all are there from the start.
+            // Some processes start later.
             let later = if self.rng.chance(700) { 0 } else { 5 * self.scenario.ttl_ns() };
             let after = self.rng.below(self.scenario.ttl_ns() / 4 + later);
             self.after(after, ScheduledItem::Start(slot));
@@ -190,7 +190,7 @@ impl SimWorld {
         self.at(self.scenario.quiet_from, ScheduledItem::Quiet);
     }
 
-    /// Runs to the end and judges.
+    /// Runs to the end and judges the run.
     pub(crate) fn run(mut self) -> SeedReport {
         while let Some(((at, _), item)) = self.queue.pop_first() {
             if at >= self.end() || self.story.is_broken() {
@@ -214,7 +214,7 @@ impl SimWorld {
         SeedReport { findings, coverage: self.coverage, trace: self.trace.into_lines() }
     }
 
-    /// When the group has had time enough to settle, and to stay so for a while.
+    /// Returns the end of the run: the group has settled and stayed settled for a while.
     fn end(&self) -> Nanos {
         CheckTimes::of(&self.scenario, &self.story).end
     }
@@ -255,7 +255,7 @@ impl SimWorld {
                 self.data(pid, &duty, epoch, turn, reply);
             }
             ScheduledItem::Stopped(pid, duty, epoch, how) => self.stopped(pid, duty, epoch, how),
-            // After faults have ended nobody comes any more.
+            // After faults have ended no process is started.
             ScheduledItem::Start(_) if self.quiet => {}
             ScheduledItem::Start(slot) => self.start(slot),
             ScheduledItem::Resume(pid) => self.resume(pid),
@@ -332,10 +332,10 @@ impl SimWorld {
             return;
         }
         let pid = self.processes.len();
-        // A letter and two numbers: always a valid id.
+        // A letter and two numbers are always a valid id.
         let id = InstanceId::new(format!("i{slot}.{pid}")).expect("a valid id");
         let rate = self.scenario.rates.get(slot).copied().unwrap_or(1_000_000);
-        // Not later than any engine can count: local clocks begin anywhere in the first days.
+        // Far from the limit of the clock: local clocks start anywhere in the first days.
         let clock = LocalClock::new(self.rng.below(1 << 48), rate);
         let mut settings = self.settings(slot, id.clone());
         if self.scenario.revisions {
@@ -387,13 +387,13 @@ impl SimWorld {
         process.spins += 1;
         if process.spins > 1000 {
             let id = process.id.clone();
-            self.broken("work", format!("{id} wakes up again and again for nothing"));
+            self.broken("work", format!("{id} spins without progress"));
             return;
         }
         self.step(pid, EngineEvent::Tick);
     }
 
-    /// One event for the engine, and what it wants done.
+    /// Steps the engine with one event and executes its effects.
     fn step(&mut self, pid: Pid, event: EngineEvent) {
         let now = self.local(pid);
         if !matches!(event, EngineEvent::Tick) {
@@ -407,7 +407,7 @@ impl SimWorld {
         self.schedule_tick(pid);
     }
 
-    /// A tick when the engine wants one, a little late as ticks are.
+    /// Schedules the engine's next tick, a little late as in reality.
     fn schedule_tick(&mut self, pid: Pid) {
         let process = &self.processes[pid];
         if process.life == ProcessState::Gone {
@@ -422,18 +422,18 @@ impl SimWorld {
         self.at(at, ScheduledItem::Tick(pid));
     }
 
-    /// The process reads its list of duties, and will again.
+    /// Reads the list of duties, and schedules the next read.
     fn list(&mut self, pid: Pid) {
         self.list_later(pid);
         if !self.quiet && self.scenario.has(Fault::ListFails) && self.rng.chance(300) {
             self.coverage.count("fault", Fault::ListFails.as_str());
-            let error = StoreError::refused(Code::BadTargets, "no list");
+            let error = StoreError::refused(Code::BadTargets, "simulated failure");
             return self.step(pid, EngineEvent::Unlisted(error));
         }
         self.list_all(pid);
     }
 
-    /// The process is given the list as it is now.
+    /// Gives the process the current list.
     fn list_all(&mut self, pid: Pid) {
         let targets = self
             .listed
@@ -454,7 +454,7 @@ impl SimWorld {
         self.trace.line(self.now, "world", || format!("machine {slot} is connected"));
         self.link.set(slot, NetworkPartition::default());
         self.link.listen(slot, true);
-        // A watch that was down gives one hint.
+        // A reconnected watch gives one hint.
         if let Some(pid) = self.slots[slot] {
             self.hint(pid);
         }

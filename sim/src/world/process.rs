@@ -17,18 +17,18 @@ pub(super) struct LocalClock {
 }
 
 impl LocalClock {
-    /// Runs at `rate` millionths of virtual time, from an origin of its own.
+    /// Creates a clock that starts at `origin` and runs at `rate` millionths of virtual time.
     pub(super) fn new(origin: u64, rate: u64) -> Self {
         Self { origin, rate }
     }
 
-    /// Local time at a virtual instant.
+    /// Returns the local time at a virtual instant.
     pub(super) fn local(self, at: Nanos) -> LocalInstant {
         let ran = u128::from(at) * u128::from(self.rate) / 1_000_000;
         LocalInstant::from_nanos(self.origin + ran as u64)
     }
 
-    /// The first virtual instant at which local time is at least this.
+    /// Returns the first virtual instant at which local time is at least this.
     pub(super) fn virtually(self, local: LocalInstant) -> Nanos {
         let ran = u128::from(local.as_nanos().saturating_sub(self.origin));
         u64::try_from((ran * 1_000_000).div_ceil(u128::from(self.rate))).unwrap_or(u64::MAX)
@@ -39,12 +39,12 @@ impl LocalClock {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProcessState {
     Runs,
-    /// Stands still.
+    /// Paused.
     Paused {
-        /// Messages sent to it meanwhile are lost.
+        /// Whether messages sent to it are lost.
         asleep: bool,
     },
-    /// Dead, or at its end.
+    /// Dead or ended.
     Gone,
 }
 
@@ -56,45 +56,45 @@ pub(super) struct Process {
     pub(super) clock: LocalClock,
     pub(super) engine: Engine,
     pub(super) life: ProcessState,
-    /// It was asked to go.
+    /// It was asked to leave.
     pub(super) leaves: bool,
-    /// An operator has put it out.
+    /// An operator has evicted it.
     pub(super) evicted: bool,
     pub(super) work: BTreeMap<(DutyId, Epoch), SimWork>,
-    /// Requests that wait for their answer.
+    /// Pending requests.
     pub(super) asked: BTreeMap<Ticket, (ProcessKind, Nanos)>,
-    /// When the request left whose answer it hears now.
+    /// When the request was sent whose response it processes now.
     pub(super) heard: Nanos,
-    /// When it last asked to be kept alive, unless it stood still since then.
+    /// When it last sent a keep-alive, unless it was paused since then.
     pub(super) renewed: Option<Nanos>,
-    /// When it went on after it had stood still for longer than the margin allows.
+    /// When it resumed after a pause longer than the margin.
     pub(super) woke: Option<Nanos>,
-    /// It has stood still for so long, and its engine has not had a step since.
+    /// Whether it was paused for longer than the margin and its engine has not been stepped since.
     pub(super) slept: bool,
-    /// Items that came while it was paused.
+    /// Messages that arrived while it was paused.
     pub(super) backlog: Vec<ScheduledItem>,
-    /// The virtual instant of the tick that is scheduled.
+    /// The virtual instant of the scheduled tick.
     pub(super) tick_at: Option<Nanos>,
     pub(super) hinted: bool,
-    /// The incarnation of the store that its handle knows.
+    /// The incarnation that its store handle knows.
     pub(super) incarnation: u32,
     /// Its newest session.
     pub(super) session: Option<Session>,
-    /// The group as it saw it last.
+    /// Its last look at the group.
     pub(super) view: Option<GroupView>,
-    /// The list that it was given last.
+    /// Its last list of duties.
     pub(super) targets: Listing,
     /// When it started.
     pub(super) since: Nanos,
-    /// Recorded reason for which it got a duty.
+    /// Recorded reason for which it got each duty.
     pub(super) acquired: BTreeMap<DutyId, String>,
-    /// Number of times its work on a duty ended by itself.
+    /// Number of times that its work on each duty ended by itself.
     pub(super) rested: BTreeMap<DutyId, u32>,
-    /// Ticks since time last moved, to notice an engine that spins.
+    /// Number of ticks at the current instant, to detect an engine that spins.
     pub(super) spins: u32,
 }
 
-/// Which answer a request wants when its time is over.
+/// Kind of a request, for the response to a timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProcessKind {
     Open,
@@ -107,7 +107,7 @@ pub(super) enum ProcessKind {
 }
 
 impl Process {
-    /// The work under a hold.
+    /// Returns the work under a hold.
     pub(super) fn work_of(&mut self, duty: &DutyId, epoch: Epoch) -> Option<&mut SimWork> {
         self.work.get_mut(&(duty.clone(), epoch))
     }

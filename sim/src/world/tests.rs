@@ -1,4 +1,4 @@
-//! What is counted as held.
+//! Tests of what the world counts as held and judges as a move.
 
 use super::*;
 use crate::scenario::Kind;
@@ -6,7 +6,7 @@ use tenure_core::engine::{Effect, GroupConfig, MemberStatus, StopReason};
 use tenure_core::roster::Pin;
 use tenure_core::store::Evict;
 
-/// A world without faults whose store may forget, at the moment when somebody begins to work.
+/// Returns a world without faults, with a lossy store, at the moment when work starts.
 fn at_work() -> (SimWorld, Pid) {
     let mut scenario = Scenario::draw(1);
     (scenario.kind, scenario.placed) = (Kind::Lossy, false);
@@ -28,8 +28,8 @@ fn counts(world: &SimWorld, pid: Pid) -> bool {
     world.processes[pid].work.values().any(|work| work.believes_since.is_some())
 }
 
-/// A store that forgets an eviction has a session again: its holds count. One whose session stays
-/// away is not counted, whatever else is forgotten.
+/// When the store loses an eviction, the session exists again and its holds count. If the session
+/// stays ended, they do not count, whatever else is lost.
 #[test]
 fn what_is_held_counts_again_when_the_store_forgets_that_it_ended_it() {
     let (mut world, pid) = at_work();
@@ -55,7 +55,7 @@ fn what_is_held_counts_again_when_the_store_forgets_that_it_ended_it() {
     assert!(!counts(&world, pid), "the store has no such hold");
 }
 
-/// How many moves are judged when a duty is given away for a pin, in a group with these pins.
+/// Returns the number of judged moves when a duty is released for a pin, with these pins.
 fn judged(pins: impl FnOnce(&SimWorld, Pid) -> Vec<(DutyId, Pin)>, room: usize) -> usize {
     let (mut world, pid) = at_work();
     let (duty, epoch) = world.works(pid).remove(0);
@@ -77,8 +77,8 @@ fn judged(pins: impl FnOnce(&SimWorld, Pid) -> Vec<(DutyId, Pin)>, room: usize) 
     world.story.moves.len()
 }
 
-/// "For a pin" is no excuse by itself: the duty is pinned, or one that is pinned here is free and
-/// finds no room.
+/// The reason "pin" is valid only if the duty is pinned, or if a free duty that is pinned here has
+/// no room.
 #[test]
 fn a_pin_that_is_not_there_excuses_no_move() {
     let here = |world: &SimWorld, pid: Pid| Pin::Instance(world.processes[pid].id.clone());

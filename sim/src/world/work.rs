@@ -13,7 +13,7 @@ use crate::sink::EffectVerdict;
 use crate::worker::{NextStep, WorkMode};
 
 impl SimWorld {
-    /// The work looks at its guard and does the next thing.
+    /// Lets the work check its guard and take the next step.
     pub(super) fn work_on(&mut self, pid: Pid, duty: &DutyId, epoch: Epoch, turn: u64) {
         let now = self.local(pid);
         let pace = self.pace();
@@ -33,10 +33,10 @@ impl SimWorld {
         let data = match work.next {
             NextStep::Announce => WorkRequest::Take { event: 0, nonce },
             NextStep::Load => WorkRequest::Load,
-            // Work that was asked to end takes nothing new, and saves what it has done.
+            // Work that was asked to finish starts nothing new and saves its progress.
             NextStep::Effect if !draining => WorkRequest::Take { event: work.cursor + 1, nonce },
             NextStep::Commit | NextStep::Effect if work.cursor > work.saved => {
-                // A few digits: always a valid document.
+                // A few digits are always a valid document.
                 let document = Document::new(work.cursor.to_string()).expect("a short document");
                 let (hold, expected) = (work.hold.clone(), work.version);
                 WorkRequest::Commit(Commit { hold, expected, document })
@@ -61,7 +61,7 @@ impl SimWorld {
         if let Fate::Arrives(takes) = fate {
             self.after(takes, ScheduledItem::ArriveData(pid, duty.clone(), epoch, turn, data));
         }
-        // Whatever becomes of it, it is tried again.
+        // It is repeated, whatever the result.
         let again = self.scenario.ttl_ns() / 5;
         self.after(again, ScheduledItem::Work(pid, duty.clone(), epoch, turn));
     }
@@ -82,7 +82,7 @@ impl SimWorld {
         true
     }
 
-    /// Something of the work reaches the store or the resource, whatever has become of its process.
+    /// Delivers a request of work to the store or the resource, even if its process is gone.
     pub(super) fn arrive_data(
         &mut self,
         pid: Pid,
@@ -164,7 +164,7 @@ impl SimWorld {
         WorkReply::Committed { cursor, committed }
     }
 
-    /// The work hears what became of it.
+    /// Delivers the response to the work.
     pub(super) fn data(
         &mut self,
         pid: Pid,
@@ -199,7 +199,7 @@ impl SimWorld {
                 (work.version, work.saved) = (version, cursor);
                 work.next = NextStep::Effect;
             }
-            // Its own commit, whose answer was lost: read again.
+            // Its own commit, whose response was lost: read again.
             WorkReply::Committed { committed: Committed::Conflict { .. }, .. } => {
                 work.next = NextStep::Load;
             }
@@ -226,7 +226,7 @@ impl SimWorld {
         hangs
     }
 
-    /// When work that was asked to end, or cancelled, really stops.
+    /// Schedules the actual end of work that was asked to finish or cancelled.
     pub(super) fn stop_later(&mut self, pid: Pid, duty: &DutyId, epoch: Epoch, cancelled: bool) {
         let ttl = self.scenario.ttl_ns();
         let mut takes = self.rng.between(1_000_000, ttl / 50);
@@ -244,7 +244,7 @@ impl SimWorld {
         self.after(takes, ScheduledItem::Stopped(pid, duty.clone(), epoch, WorkOutcome::Asked));
     }
 
-    /// Nothing of the work runs any more, and the engine hears it.
+    /// Removes ended work and informs the engine.
     pub(super) fn stopped(&mut self, pid: Pid, duty: DutyId, epoch: Epoch, how: WorkOutcome) {
         self.doubt(pid, &duty, epoch);
         if self.processes[pid].work.remove(&(duty.clone(), epoch)).is_some() {
@@ -253,10 +253,10 @@ impl SimWorld {
     }
 }
 
-/// Stands for one session of an instance: an epoch belongs to a session, not to who opens one
-/// after another.
+/// Returns a name for one session of an instance: an epoch belongs to a session, not to an
+/// instance.
 pub(super) fn session_name(instance: &InstanceId, nonce: Nonce) -> InstanceId {
-    // Letters, digits, a dot and a dash: always a valid id.
+    // Letters, digits, a dot and a dash are always a valid id.
     InstanceId::new(format!("{instance}-{nonce}")).expect("a valid id")
 }
 

@@ -52,7 +52,7 @@ pub(crate) fn judge(
         start.entry(name).or_insert(*time);
     }
     let last = lines.iter().map(|line| line.0).rfind(|time| *time < began);
-    let last = last.context("no line before the fault")?;
+    let last = last.context("no line was written before the fault")?;
     let after = lines.iter().map(|line| line.0).filter(|time| *time >= began);
     let marks: Vec<u64> = [last].into_iter().chain(after).chain([ended]).collect();
     let gap = marks.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or_default();

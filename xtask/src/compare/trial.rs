@@ -71,8 +71,8 @@ impl Trial {
         thread::sleep(STEADY + PHASE * self.repetition);
 
         let before = read(&lines);
-        let (_, first) = before.first().context("A wrote nothing")?.clone();
-        ensure!(before.iter().all(|(_, name)| *name == first), "two commands before the fault");
+        let (_, first) = before.first().context("A's command wrote nothing")?.clone();
+        ensure!(before.iter().all(|(_, name)| *name == first), "two commands ran before the fault");
         let child = first.trim_start_matches("A.").to_owned();
         let identity = start_time(&child);
         let wrapper = a.pid.load(SeqCst).to_string();

@@ -73,16 +73,16 @@ pub(super) const WITHOUT: &[(u32, &str)] = &[
         "No switch: a plan and a hold are different types, and code that mixes them does not \
          compile.",
     ),
-    (13, "No switch yet: nothing of Tenure sends effects to where no fence is."),
+    (13, "No switch yet: no part of Tenure sends effects to a resource without a fence."),
     (
         15,
-        "No switch yet: nothing of Tenure takes events in. The resource of the simulation does, \
-         and D1 judges it.",
+        "No switch yet: only the switchboard ingests events, and no switch covers it. In the \
+         simulation the resource deduplicates events, and D1 judges it.",
     ),
     (
         16,
-        "No switch yet: nothing of Tenure counts acknowledged events. The work of the simulation \
-         does, and *skipped* judges it.",
+        "No switch yet: no part of Tenure moves a cursor by acknowledged events. The work of the \
+         simulation does, and *skipped* judges it.",
     ),
 ];
 

@@ -75,7 +75,7 @@ pub(crate) fn run(options: &KillOptions) -> Result<()> {
     let sim = build_sim(&root)?;
     let all = list(&sim)?;
     if let Some(judge) = JUDGES.iter().find(|one| !all.iter().any(|m| m.name == one.mutant)) {
-        bail!("{} judges {}, which there is not", judge.test, judge.mutant);
+        bail!("the test {} judges the mutant {}, which does not exist", judge.test, judge.mutant);
     }
     let wanted = |mutant: &Mutant| options.rule.is_none_or(|rule| rule == mutant.rule);
     let mutants: Vec<Mutant> = all.into_iter().filter(wanted).collect();
@@ -97,7 +97,7 @@ pub(crate) fn run(options: &KillOptions) -> Result<()> {
         .filter(|line| line.noticed == Noticed::Nobody)
         .map(|line| line.name.as_str())
         .collect();
-    ensure!(survivors.is_empty(), "nobody notices {}", survivors.join(", "));
+    ensure!(survivors.is_empty(), "no test or checker notices {}", survivors.join(", "));
     if options.rule.is_some() {
         return Ok(());
     }
@@ -106,7 +106,7 @@ pub(crate) fn run(options: &KillOptions) -> Result<()> {
     let after = table::replace(&before, &table::of(&lines, options.seeds))?;
     match (before == after, options.check) {
         (true, _) => {}
-        (false, true) => bail!("the table in {} is another one; write it anew", table::DOCUMENT),
+        (false, true) => bail!("the table in {} is stale; run without --check", table::DOCUMENT),
         (false, false) => fs::write(&document, after)?,
     }
     Ok(())
@@ -157,7 +157,7 @@ fn list(sim: &Path) -> Result<Vec<Mutant>> {
         Some(Mutant { name, rule: rule.strip_prefix('R')?.parse().ok()?, what })
     };
     let text = output(Command::new(sim).arg("--mutants"))?;
-    text.lines().map(|line| read(line).with_context(|| format!("a mutant {line:?}"))).collect()
+    text.lines().map(|line| read(line).with_context(|| format!("not a mutant: {line:?}"))).collect()
 }
 
 type Results = BTreeMap<String, Noticed>;
@@ -205,7 +205,7 @@ fn test(root: &Path, mutants: &[&Mutant]) -> Result<Results> {
     let mut results = Results::new();
     for judge in JUDGES.iter().filter(|one| mutants.iter().any(|m| m.name == one.mutant)) {
         let run = |mutant| passes(root, &programs, judge, mutant, &servers.variables());
-        ensure!(run(None)?, "{} fails by itself", judge.test);
+        ensure!(run(None)?, "{} fails without a mutant", judge.test);
         let noticed = match run(Some(judge.mutant))? {
             true => Noticed::Nobody,
             false => Noticed::Test { package: judge.suite.target().0, test: judge.test },
@@ -226,7 +226,7 @@ fn passes(
 ) -> Result<bool> {
     let (package, target) = judge.suite.target();
     let program = programs.get(&(package.to_owned(), target.to_owned()));
-    let program = program.with_context(|| format!("no tests {target} of {package}"))?;
+    let program = program.with_context(|| format!("{package} has no tests {target}"))?;
     let folder = match judge.suite {
         Suite::Core => "crates/core",
         Suite::Conformance | Suite::Store => "crates/store",
@@ -238,7 +238,7 @@ fn passes(
     command.envs(mutant.map(|name| (VARIABLE, name)));
     let done = command.output()?;
     let said = String::from_utf8_lossy(&done.stdout);
-    ensure!(said.contains("running 1 test\n"), "{} is not there: {said}", judge.test);
+    ensure!(said.contains("running 1 test\n"), "there is no test {}: {said}", judge.test);
     let passed = done.status.success();
     ensure!(passed || said.contains("0 passed; 1 failed"), "{} has no verdict: {said}", judge.test);
     Ok(passed)

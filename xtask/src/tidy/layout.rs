@@ -35,7 +35,7 @@ fn check_line(file: &File, number: usize, line: &str) -> Vec<TidyFinding> {
         findings.push(finding("columns", &what, "break it at 100"));
     }
     if line.ends_with(char::is_whitespace) {
-        findings.push(finding("trailing space", "white space ends the line", "remove it"));
+        findings.push(finding("trailing space", "the line has trailing white space", "remove it"));
     }
     if file.extension() == "rs" && line.contains('\t') {
         findings.push(finding("tab", "the line has a tab", "use spaces, or \\t in a string"));

@@ -13,7 +13,7 @@ pub(crate) fn check(file: &File) -> Vec<TidyFinding> {
     let mut findings = long_functions(file, rust);
     let lines = (1..=file.text.lines().count()).filter(|line| !rust.is_test(*line)).count();
     if lines > FILE_LINES {
-        let what = format!("the file has {lines} lines beside its tests");
+        let what = format!("the file has {lines} lines without its tests");
         findings.push(TidyFinding::new(&file.path, 1, "file length", &what, "split it below 500"));
     }
     findings

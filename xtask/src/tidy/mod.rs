@@ -133,8 +133,8 @@ fn text_of<'a>(files: &'a [File], path: &str) -> Option<&'a str> {
 
 /// Returns the workspace that this program was started from.
 pub(crate) fn workspace() -> Result<PathBuf> {
-    let package = env::var_os("CARGO_MANIFEST_DIR").context("start this by `cargo xtask`")?;
-    let root = Path::new(&package).parent().context("xtask lies in no workspace")?;
+    let package = env::var_os("CARGO_MANIFEST_DIR").context("run this with `cargo xtask`")?;
+    let root = Path::new(&package).parent().context("xtask is not in a workspace")?;
     Ok(root.to_owned())
 }
 

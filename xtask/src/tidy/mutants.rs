@@ -16,8 +16,8 @@ pub(crate) fn check(file: &File) -> Vec<TidyFinding> {
     };
     let uses = (1..).zip(file.text.lines()).filter(|(_, line)| is_use(line));
     let found = |(number, _)| {
-        let what = "the feature `mutants` comes with something else";
-        TidyFinding::new(&file.path, number, FEATURE, what, "let who wants it name it")
+        let what = "the feature `mutants` is enabled by something else";
+        TidyFinding::new(&file.path, number, FEATURE, what, "enable it only by name")
     };
     uses.map(found).collect()
 }

@@ -53,7 +53,7 @@ pub(super) fn run(args: &BucketFilterArgs) -> Result<ExitCode, Failure> {
             set.active(&args.key)
         }
         (None, id, total) => {
-            // clap lets none of them be missing.
+            // clap requires both without --config.
             let (id, total) = (id.unwrap_or(1), total.unwrap_or(Total::ONE));
             Partition::new(&args.key, total).active(id)
         }
@@ -77,9 +77,9 @@ fn filter(active: &Active, input: impl Read, mut output: impl Write) -> Result<(
         for line in each(block).filter(|line| active.contains(entity(line))) {
             selected.extend_from_slice(line);
         }
-        // Flush: nothing is held back while waiting for more input.
+        // Flush, so that no line is held back while waiting for more input.
         match output.write_all(&selected).and_then(|()| output.flush()) {
-            // The reader has seen enough, as in `| head`.
+            // The reader closed the pipe, as in `| head`.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
             written => written.context("cannot write to standard output").map_err(|error| {
                 let kept = "a part of the lines was written; the last one may be cut off";

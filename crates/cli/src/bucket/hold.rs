@@ -23,11 +23,11 @@ use crate::failure::Failure;
 /// State after a bucket was recorded and its command did not start.
 const SKIPPED: &str = "nothing was run, and the bucket counts as executed";
 
-/// A rotation around a command.
+/// Rotation under a hold: prints its step, or runs a command with the bucket.
 #[derive(Debug)]
 pub(crate) struct RotationWork {
     pub(super) rotation: Rotation,
-    /// Output of the step; `None` if a command runs with it.
+    /// Output of the step; `None` if a command is run.
     pub(super) output: Option<StepOutput>,
 }
 
@@ -68,7 +68,7 @@ impl RotationWork {
         })?;
         let outcome = assignment.run(&variables).await;
         match outcome {
-            // A command that was asked to end may exit with 0 and not be done.
+            // A command that was told to stop may exit with 0 before its work is done.
             RunOutcome::Ended(ExitStatus::Code(0)) if !assignment.is_stopping() => {
                 rotation.succeeded(step, assignment.hold()).await?;
             }
@@ -86,7 +86,7 @@ impl RotationWork {
 }
 
 fn refused(failure: Failure) -> RunOutcome {
-    // A step fails in no other way.
+    // A step fails only with `Failure::Error`.
     let Failure::Error(report) = failure else {
         return RunOutcome::Refused(StoreError::refused(Code::Machine, "rotation failed").into());
     };
@@ -100,7 +100,7 @@ fn refused(failure: Failure) -> RunOutcome {
 fn variables(step: &RotationStep, folder: &Path) -> anyhow::Result<Vec<(String, OsString)>> {
     let write = |name: &str, content: &str| -> anyhow::Result<OsString> {
         let path = folder.join(name);
-        // It may contain secrets.
+        // The content may include secrets.
         let mut options = File::options();
         options.write(true).create(true).truncate(true).mode(0o600);
         let written = options.open(&path).and_then(|mut file| file.write_all(content.as_bytes()));

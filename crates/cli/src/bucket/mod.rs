@@ -59,7 +59,7 @@ pub(crate) fn run(args: &BucketArgs, global: &Global) -> Result<ExitCode, Failur
         Some(BucketCommand::Plan(args)) => plan::run(args, global)?,
         Some(BucketCommand::Schema) => SCHEMA.to_owned(),
         None => {
-            // clap lets none of them be missing.
+            // clap requires all three.
             let (key, data) = (args.key.as_deref(), args.data.as_deref().unwrap_or_default());
             let total = args.total.unwrap_or(Total::ONE);
             let partition = Partition::new(key.unwrap_or_default(), total);

@@ -122,7 +122,7 @@ fn settings(args: &BucketNextArgs, duty: &str, global: &Global) -> Result<RunSet
         if args.commit == CommitArg::OnSuccess {
             return Err(Failure::Usage(NEEDS_COMMAND.to_owned()));
         }
-        // It ends at once: success is not worth a line, unless more was asked for.
+        // Without a command the hold ends at once: do not log it at the default level.
         if member.observe.level == LogLevel::Info {
             member.observe.level = LogLevel::Warn;
         }
@@ -199,7 +199,7 @@ pub(super) fn print_step(
     })
 }
 
-/// Formats config and state as one document, each as it was written.
+/// Formats config and state as one document; both keep their own formatting.
 fn step_document(rotation: &Rotation, step: &RotationStep, state: &str, json: bool) -> String {
     // No JSON string contains a line break, so this only indents.
     let inside = |text: &str| text.trim().replace('\n', "\n  ");

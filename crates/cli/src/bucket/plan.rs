@@ -17,12 +17,12 @@ use crate::failure::Failure;
 use crate::output::{StatusLine, shown, to_stderr};
 use crate::table::table;
 
-/// Rows of the chart; more buckets share rows.
+/// Maximum number of rows of the chart; with more buckets, neighbours share a row.
 const MAX_ROWS: usize = 40;
-/// Columns of the chart.
+/// Width of the chart in columns.
 const CHART_WIDTH: usize = 80;
 const MIN_BAR_WIDTH: usize = 10;
-/// Input between two progress updates; short lines take half a second for it.
+/// Bytes between two progress updates: half a second of short lines.
 const UPDATE_BYTES: usize = 16 * 1024 * 1024;
 
 #[derive(clap::Args)]
@@ -118,7 +118,7 @@ fn text(counts: &BucketCounts, key: &str) -> String {
     )
 }
 
-/// A row for each bucket, or for several neighbours.
+/// Formats a row for each bucket, or for several neighbours.
 fn chart(counts: &BucketCounts) -> String {
     let together = counts.buckets.len().div_ceil(MAX_ROWS);
     let chunks = || counts.buckets.chunks(together);
@@ -126,11 +126,11 @@ fn chart(counts: &BucketCounts) -> String {
     let mut rows: Vec<_> = rows.map(|(n, row)| chart_row(counts, n * together, row)).collect();
     let means: Vec<f64> = chunks().map(|row| sum(row) as f64 / row.len() as f64).collect();
     let largest = means.iter().copied().fold(0.0, f64::max);
-    // The bars get the width that the other columns leave; all lines are as long as the first.
+    // All lines are as long as the first; the bars get the rest of the width.
     let taken = table(COLUMNS, rows.iter().cloned()).lines().next().map_or(0, str::len) + 2;
     let width = CHART_WIDTH.saturating_sub(taken).max(MIN_BAR_WIDTH) as f64;
     for (row, mean) in rows.iter_mut().zip(means) {
-        // Every bucket that is not empty has a bar.
+        // Round up, so that every bucket that is not empty has a bar.
         row[3] = "#".repeat((mean / largest * width).ceil() as usize);
     }
     let chart = table(COLUMNS, rows);
@@ -140,7 +140,7 @@ fn chart(counts: &BucketCounts) -> String {
     }
 }
 
-/// A row of the chart, without its bar.
+/// Formats a row of the chart, without its bar.
 fn chart_row(all: &BucketCounts, before: usize, counts: &[u64]) -> [String; 4] {
     let (first, last, entities) = (before + 1, before + counts.len(), sum(counts));
     let name = if first == last { first.to_string() } else { format!("{first}-{last}") };
@@ -196,7 +196,7 @@ mod tests {
         assert_eq!(lines[0], "1030 entities in 101 buckets of k");
         assert!(lines[1].contains("smallest 0, largest 40 (3.92 times the mean), empty 1"));
         let bars: Vec<_> = lines[4..38].iter().map(|line| line.matches('#').count()).collect();
-        // Three buckets with 20 each on the mean, and two alone, of which one is empty.
+        // The second row has three buckets with a mean of 20, the last row two, one of them empty.
         assert_eq!((bars[0], bars[1], bars[32], bars[33]), (27, 54, 27, 14));
         assert!(lines[5].starts_with("    4-6        60   5.8%  ##"), "{shown}");
         assert!(lines[37].starts_with("100-101        10   1.0%  ##"), "{shown}");

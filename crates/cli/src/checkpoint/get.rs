@@ -33,7 +33,7 @@ pub(super) async fn run(
     let checkpoint = newest(&*store, duty).await?.ok_or_else(|| no_checkpoint(duty))?;
     let payload = checkpoint.document.as_bytes();
     if lease {
-        // The keys stay in the order of the format.
+        // Unlike `document`, this keeps the keys in the order of the format.
         let text = serde_json::to_string_pretty(&lease_document(&*store, duty, payload).await?);
         return Ok(format!("{}\n", text.context("cannot print the document")?));
     }
@@ -43,7 +43,7 @@ pub(super) async fn run(
     let Checkpoint { version, epoch, instance, unix_ms, .. } = &checkpoint;
     let (by, at) = (shown(instance.as_str()), timestamp(*unix_ms));
     to_stderr(&format!("{duty}: version {version}, epoch {epoch}, by {by} at {at}"));
-    // Byte for byte, whether or not it is text.
+    // Print the exact bytes: a checkpoint need not be text.
     to_stdout(payload)?;
     Ok(String::new())
 }

@@ -1,4 +1,4 @@
-//! `tenure checkpoint`: arguments, and what is printed.
+//! `tenure checkpoint`: arguments and output.
 
 mod get;
 mod history;

@@ -94,7 +94,7 @@ fn summaries_are_imperative_and_fit_a_line() {
     });
 }
 
-/// `TENURE_REFRESH=1` writes the pages instead.
+/// Compares the pages with the commands; `TENURE_REFRESH=1` writes them instead.
 #[test]
 fn the_reference_has_every_command() {
     let is_refresh = std::env::var_os("TENURE_REFRESH").is_some();
@@ -157,7 +157,7 @@ fn table(command: &Command) -> String {
     let is_common = |arg: &&Arg| COMMON.contains(&arg.get_id().as_str());
     let has_parent = full_name(command).split(' ').count() > 2;
     let args = command.get_arguments().filter(|arg| !is_common(arg) && !arg.is_hide_set());
-    // A global option of the parent is described there.
+    // A global option is described with the parent that defines it.
     let args: Vec<&Arg> = args.filter(|arg| !(has_parent && arg.is_global_set())).collect();
     if args.is_empty() {
         return String::new();

@@ -73,7 +73,7 @@ impl DrainArgs {
         match ended {
             Ok(end) => finish(&drain, end, shown, json),
             Err(error) => {
-                // Only the progress is unknown.
+                // The drain was stored; only its progress is unknown.
                 let error = StoreError::Refused(error.problem().clone());
                 let kept = "the drain stays in force; --undo ends it";
                 Err(Failure::partly(shown, error, kept))
@@ -109,7 +109,7 @@ fn sentence(drain: &ActiveDrain) -> String {
     }
 }
 
-/// Waits until the instance holds nothing, the time is over, or a signal arrives.
+/// Waits until the instance holds nothing, the timeout expires, or a signal arrives.
 async fn wait(
     store: &dyn Store,
     drain: &mut ActiveDrain,
@@ -141,7 +141,7 @@ async fn wait(
     ended
 }
 
-/// Prints progress to standard error: on a terminal in one line.
+/// Progress output on standard error; on a terminal, a single line.
 #[derive(Default)]
 struct Printer {
     line: StatusLine,
@@ -206,7 +206,7 @@ fn finish(
     Ok(code)
 }
 
-/// Formats the progress; after an outage with the time it is from.
+/// Formats the progress; during an outage, as the last known one.
 fn last_known(progress: &DrainProgress) -> String {
     match &progress.away {
         None => progress.to_string(),
@@ -217,7 +217,7 @@ fn last_known(progress: &DrainProgress) -> String {
     }
 }
 
-/// Error for duties that are left when the time is over.
+/// Returns the error for duties that are still held after the timeout.
 fn still_held(drain: &ActiveDrain) -> StoreError {
     let ActiveDrain { options: DrainOptions { group, instance, .. }, progress, .. } = drain;
     let left: Vec<String> = progress.left().map(|id| format!("{group}/{id}")).collect();

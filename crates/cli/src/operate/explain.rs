@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::output::{note_all, shown};
 use crate::table::{or_dash, table};
 
-/// Transitions in the text output; JSON has all.
+/// Maximum number of transitions in the text output; JSON has all.
 const MAX_TRANSITIONS: usize = 20;
 
 #[derive(clap::Args)]

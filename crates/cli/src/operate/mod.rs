@@ -1,4 +1,4 @@
-//! Commands that list, explain and change groups: arguments, and what is printed.
+//! Commands that list, explain and change groups: arguments and output.
 
 pub(crate) mod apply;
 pub(crate) mod drain;
@@ -55,7 +55,7 @@ fn note_edit(edit: &EditSummary) {
     note_dry_run(edit.dry_run);
 }
 
-/// Picks the text for a document that was as wanted, for a change, or for a dry run of it.
+/// Picks the value for an unchanged document, a change, or a dry run of a change.
 fn by_outcome<T>(edit: &EditSummary, unchanged: T, changed: T, dry_run: T) -> T {
     match (edit.changed, edit.dry_run) {
         (false, _) => unchanged,
@@ -64,7 +64,7 @@ fn by_outcome<T>(edit: &EditSummary, unchanged: T, changed: T, dry_run: T) -> T 
     }
 }
 
-/// Waits for a signal that asks this process to end.
+/// Waits for a termination signal.
 async fn end_signal(signals: &mut Signals) -> Signal {
     loop {
         let signal = signals.next().await;
@@ -74,12 +74,12 @@ async fn end_signal(signals: &mut Signals) -> Signal {
     }
 }
 
-/// Exit code of a process that a signal ended.
+/// Returns the exit code of a process that a signal ended.
 pub(crate) fn ended_by(signal: Signal) -> ExitCode {
     ExitCode::from(128 + u8::try_from(signal.as_raw()).unwrap_or(0))
 }
 
-/// Names in a sentence before the rest is only counted.
+/// Maximum number of names in a sentence.
 const MAX_NAMES: usize = 10;
 
 /// Lists names; the rest is counted.

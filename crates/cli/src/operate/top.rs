@@ -22,9 +22,9 @@ use crate::limits::check_time;
 use crate::output::{shown, to_stdout};
 use crate::table::{or_dash, table};
 
-/// Recent moves in the text output; JSON has all.
+/// Maximum number of recent moves in the text output; JSON has all.
 const MAX_MOVES: usize = 8;
-/// Cursor to the top left, without clearing: overwriting does not flicker.
+/// Moves the cursor to the top left. Overwriting instead of clearing avoids flicker.
 const HOME: &str = "\u{1b}[H";
 const END_OF_LINE: &str = "\u{1b}[K";
 const BELOW: &str = "\u{1b}[J";
@@ -69,7 +69,7 @@ impl TopArgs {
                 Err(error) if self.once || (!succeeded && !is_away(error)) => {
                     return Err(error.clone().into());
                 }
-                // Opening the store again repairs the connection, or shows what is wrong.
+                // Open the store again, which repairs the connection or returns the cause.
                 Err(_) => store = None,
                 Ok(_) => succeeded = true,
             }
@@ -107,7 +107,7 @@ fn is_away(error: &StoreError) -> bool {
     matches!(error.code(), Code::Unreachable | Code::Lost | Code::Busy)
 }
 
-/// Text that overwrites the previous frame, as much as fits the window.
+/// Formats text that overwrites the previous frame, cut to the window.
 fn painted(text: &str, window: Option<Winsize>) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let (fits, more) = match window {
@@ -120,7 +120,7 @@ fn painted(text: &str, window: Option<Winsize>) -> String {
     format!("{HOME}{}{BELOW}", lines.collect::<String>())
 }
 
-/// The lines that fit, and a last line that counts the rest. The cursor has the last row.
+/// Returns the lines that fit, and a last line that counts the rest. The cursor is in the last row.
 fn clip<'a>(lines: &'a [&'a str], size: Winsize) -> (&'a [&'a str], Option<String>) {
     let room = usize::from(size.ws_row) - 1;
     // The terminal breaks long lines.
@@ -134,11 +134,11 @@ fn clip<'a>(lines: &'a [&'a str], size: Winsize) -> (&'a [&'a str], Option<Strin
     });
     let fits = ends.take_while(|end| *end < room).count();
     let more = format!("... {}", counted(lines.len() - fits, "more line", "more lines"));
-    // The terminal may be narrower than this.
+    // The terminal may be narrower than this line.
     (&lines[..fits], Some(more.chars().take(size.ws_col.into()).collect()))
 }
 
-/// All groups at a moment.
+/// State of all groups at one time.
 struct Frame {
     unix_ms: u64,
     store: String,
@@ -210,7 +210,7 @@ fn member_row(member: &MonitoredMember) -> [String; 7] {
     ]
 }
 
-/// The newest moves of the last minute.
+/// Formats the newest moves of the last minute.
 fn moves(status: &GroupStatus) -> String {
     if status.recent.is_empty() {
         return String::new();

@@ -243,7 +243,7 @@ fn token(file: Option<&Path>) -> Result<Option<String>, Failure> {
     Ok(token.map(str::to_owned))
 }
 
-/// Returns the interval of `--every` or the variable, brought into its limits with a warning.
+/// Returns the interval of `--every` or the variable, clamped to its limits with a warning.
 fn interval(
     given: Option<Duration>,
     variable: Option<&str>,
@@ -283,7 +283,7 @@ async fn repeat(
     tokio::spawn(async move {
         loop {
             let command = match signals.next().await {
-                // Something has changed that should be known at once.
+                // The connector reports a change that should be known at once.
                 Signal::USR1 => HeartbeatCommand::SendNow,
                 signal if is_stop(signal) => HeartbeatCommand::Stop,
                 _ => continue,
@@ -314,7 +314,7 @@ async fn repeat(
     Ok(sent.context("cannot write to standard output")?)
 }
 
-/// A heartbeat whose outcome is unknown needs no check: the next one repeats the counters.
+/// Converts an error. An unknown outcome needs no check: the next heartbeat repeats the counters.
 fn failure(error: ConnectorError) -> Failure {
     let error = StoreError::from(error);
     let kept = "it may have been accepted; the next heartbeat repeats all counters";
@@ -336,7 +336,7 @@ fn describe(
         to_stderr(&format!("warning: {}", shown(warning)));
     }
     let drift = accepted.drift_micros();
-    // The switchboard may have noticed it, too.
+    // Skip the warning if the switchboard has sent one.
     if let Some(drift) = drift
         && drift.abs() > MAX_CLOCK_DRIFT
         && !warnings.iter().any(|warning| warning.contains("clock"))

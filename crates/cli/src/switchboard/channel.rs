@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::output::to_stderr;
 use crate::table::{or_dash, table};
 
-/// Channels, and providers of one: every replica has the whole list in memory.
+/// Limits on channels and on providers per channel: every replica keeps the list in memory.
 const MAX_CHANNELS: usize = 256;
 const MAX_PROVIDERS: usize = 64;
 
@@ -131,7 +131,7 @@ fn added(known: &[Channel], was: Option<&Channel>, new: Channel) -> Result<Chann
     Ok(becomes)
 }
 
-/// Returns the channel without a provider; `None` without its last one.
+/// Returns the channel without the provider; `None` if the whole channel is removed.
 fn removed(was: &Channel, provider: Option<&str>) -> Result<Option<Channel>, Failure> {
     let Some(provider) = provider else { return Ok(None) };
     if !was.providers.iter().any(|known| known == provider) {

@@ -100,7 +100,7 @@ impl TokenRequest {
             replaces: args.replaces.as_deref().map(token_id).transpose()?,
             dry_run: args.dry_run,
         };
-        // Inherited values are known later.
+        // Values inherited from the replaced token are not known yet.
         if request.replaces.is_none() {
             request.complete(None)?;
         }
@@ -198,7 +198,7 @@ pub(super) async fn run(args: &CreateArgs, global: &Global) -> Result<String, Fa
     if request.dry_run {
         return preview(request, global).await;
     }
-    // Created if it does not exist: a switchboard that others can reach needs a token first.
+    // Create a missing store: a switchboard that others can reach needs a token first.
     let storage = open_or(global, IfAbsent::Create).await?;
     let replaced = match &request.replaces {
         Some(id) => Some(find_token(&*storage, id).await?),
@@ -276,7 +276,7 @@ async fn preview(mut request: TokenRequest, global: &Global) -> Result<String, F
 }
 
 /// Checks channel and provider against the list in the store, or that of a new store. An inherited
-/// scope was checked before.
+/// scope is not checked again.
 async fn check_scope(request: &TokenRequest, global: &Global) -> Result<(), Failure> {
     let Some(SourceScope { channel, provider, .. }) = &request.scope else { return Ok(()) };
     let rules = match open(global).await {

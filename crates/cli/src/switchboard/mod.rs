@@ -34,8 +34,8 @@ const MAX_OPERATOR_BYTES: usize = 256;
 const MICROS: i64 = 1_000_000;
 const DAY_MICROS: i64 = 24 * 60 * 60 * MICROS;
 
-/// Adopts the inbox with its store, or, without consent, foresees it. Returns the position above
-/// which it continues; `None` where there is no switchboard.
+/// Adopts the inbox, or previews that without consent. Returns the position above which the inbox
+/// continues; `None` if there is no switchboard.
 pub(crate) async fn adopt_inbox(
     url: &StoreUrl,
     consent: Consent,
@@ -58,10 +58,10 @@ async fn open(global: &Global) -> Result<Arc<dyn Storage>, StoreError> {
 
 async fn open_or(global: &Global, if_absent: IfAbsent) -> Result<Arc<dyn Storage>, StoreError> {
     let url = &global.url()?;
-    // Checked before anything is created: not every store has tables.
+    // Check before anything is created: not every store has tables.
     url.tables()?;
     url.open(if_absent, process::entropy()).await?;
-    // In a store that exists, the switchboard creates its own tables.
+    // The store exists; create missing tables of the switchboard.
     Ok(storage::open(url, IfAbsent::Create).await?)
 }
 
@@ -118,7 +118,7 @@ fn token_id(text: &str) -> Result<String, Failure> {
     )))
 }
 
-/// Checks the text of an operator.
+/// Checks a reason or description.
 fn check_text(option: &str, text: &str) -> Result<String, Failure> {
     let text = text.trim();
     if text.is_empty() || text.len() > MAX_TEXT_BYTES || text.contains('\0') {
@@ -128,7 +128,7 @@ fn check_text(option: &str, text: &str) -> Result<String, Failure> {
     Ok(text.to_owned())
 }
 
-/// A decision of the operator who runs this command, for the audit trail.
+/// Returns a decision of the operator who runs this command, for the audit trail.
 fn decision(reason: &str) -> Decision {
     Decision { by: operator(), reason: reason.to_owned(), token_id: None }
 }
@@ -145,13 +145,14 @@ fn operator() -> String {
     bounded(&shown(name.trim()))
 }
 
-/// Cuts a name to the length that is kept.
+/// Truncates a name to the stored length.
 fn bounded(name: &str) -> String {
     let end = (0..=MAX_OPERATOR_BYTES).rev().find(|end| name.is_char_boundary(*end));
     name[..end.unwrap_or(0)].to_owned()
 }
 
-/// The wall clock in microseconds, for messages. The validity of a token is not judged by it.
+/// Returns the wall clock in microseconds, for messages. It does not decide whether a token is
+/// valid.
 fn now() -> i64 {
     i64::try_from(process::unix_micros()).unwrap_or(i64::MAX)
 }

@@ -204,7 +204,7 @@ impl ServeArgs {
     }
 }
 
-/// Returns the limits of clients that may take `step` for each step.
+/// Returns the timeouts: `step` for each step of a client, more for a whole body or response.
 fn timeouts(step: Duration) -> ClientTimeouts {
     let usual = ClientTimeouts::default();
     ClientTimeouts {
@@ -219,7 +219,7 @@ fn timeouts(step: Duration) -> ClientTimeouts {
     }
 }
 
-/// Runs the switchboard until a signal asks it to end, with one thread per core.
+/// Runs the switchboard until a termination signal, with one thread per core.
 pub(crate) fn main(args: &ServeArgs, store: &StoreUrl) -> Result<ExitCode, Failure> {
     store.tables()?;
     args.check()?;
@@ -229,7 +229,7 @@ pub(crate) fn main(args: &ServeArgs, store: &StoreUrl) -> Result<ExitCode, Failu
     let (log, flushed) = ServeLog::start(args.log.into())?;
     let ended = runtime.block_on(run(args, store, server, &log));
     drop(log);
-    // Requests still running have had their time.
+    // Abort requests that exceeded their drain time.
     runtime.shutdown_background();
     flushed.wait();
     ended
@@ -262,7 +262,7 @@ async fn run(
     });
     let started = tenure_switchboard::serve(server, storage, asked).await;
     let handle = started.map_err(|error| match error.code() {
-        // The store or its tables may have been created.
+        // Not "nothing was changed": the store or its tables may have been created.
         Code::OpenToAll => Failure::from(error).keeping("nothing listens"),
         _ => Failure::from(error),
     })?;
@@ -287,7 +287,7 @@ async fn run(
     }
 }
 
-/// Waits for a signal that asks this process to end.
+/// Waits for a termination signal.
 async fn stop_signal(signals: &mut Signals) -> Signal {
     loop {
         let signal = signals.next().await;
@@ -297,7 +297,7 @@ async fn stop_signal(signals: &mut Signals) -> Signal {
     }
 }
 
-/// Returns a command that submits an event, to be copied.
+/// Returns a command that submits an event, for users to copy.
 fn first_event(url: &str, has_tokens: bool) -> String {
     let token = if has_tokens { " -H \"Authorization: Bearer $TOKEN\"" } else { "" };
     let json = "-H 'Content-Type: application/json'";

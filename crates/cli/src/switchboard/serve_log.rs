@@ -11,19 +11,19 @@ use tenure_switchboard::{NoticeLevel, NoticeSink};
 use crate::failure::Failure;
 use crate::output::{shown, to_stderr};
 
-/// Lines that wait to be written. Notices are rare: more lines mean that the reader is stuck.
+/// Maximum number of queued lines. Notices are rare: a full queue means that the reader is stuck.
 const MAX_QUEUED_LINES: usize = 1024;
-/// Limit on writing the last lines.
+/// Timeout for writing the last lines.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Writes lines on a thread of its own, so that a stuck reader does not block the server.
+/// Log writer on a thread of its own, so that a stuck reader does not block the server.
 #[derive(Clone, Debug)]
 pub(super) struct ServeLog {
     format: LogFormat,
     lines: SyncSender<String>,
 }
 
-/// Closes when the last line is written.
+/// Channel that closes when the last line is written.
 pub(super) struct Flushed(Receiver<()>);
 
 impl Flushed {
@@ -55,7 +55,7 @@ impl ServeLog {
         let _ = self.lines.try_send(line);
     }
 
-    /// The sink of the switchboard's notices.
+    /// Returns the sink for the switchboard's notices.
     pub(super) fn sink(&self) -> NoticeSink {
         let log = self.clone();
         Arc::new(move |notice| {

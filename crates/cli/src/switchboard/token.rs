@@ -77,7 +77,7 @@ pub(crate) async fn run(command: TokenCommand, global: &Global) -> Result<String
     }
 }
 
-/// Validity of a token, as far as the clock of this machine is right.
+/// Validity of a token by the clock of this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TokenState {
     Good,
@@ -110,7 +110,7 @@ fn is_listed(
 ) -> bool {
     let is_good = || TokenState::of(token) == TokenState::Good;
     let soon = |within| is_good() && token.expires_at <= now().saturating_add(micros(within));
-    // A new token may still be on its way to its user.
+    // An unused token counts from its creation: it may not be deployed yet.
     let last = token.last_used_at.unwrap_or(token.created_at);
     let unused = |since| is_good() && last <= now().saturating_sub(micros(since));
     expires_within.is_none_or(soon) && unused_since.is_none_or(unused)
@@ -163,7 +163,7 @@ fn describe(token: &Token) -> String {
     ])
 }
 
-/// Refuses to revoke a token that was used within the last day by mistake.
+/// Refuses to revoke a token that was used within the last day, unless forced.
 fn check_unused(token: &Token, force: bool) -> Result<(), Failure> {
     match token.last_used_at {
         Some(used)
@@ -204,7 +204,7 @@ async fn revoke(args: &RevokeArgs, global: &Global) -> Result<String, Failure> {
     Ok(change(global, dry_run, &value, format!("{id} {did}\nlast used: {used}\n")))
 }
 
-/// A token as JSON.
+/// Formats a token as JSON.
 fn value(token: &Token) -> Value {
     json!({
         "token_id": token.token_id,
@@ -224,7 +224,7 @@ fn value(token: &Token) -> Value {
     })
 }
 
-/// Converts a time; more than fits is for ever.
+/// Converts a time to microseconds, saturating.
 pub(super) fn micros(time: Duration) -> i64 {
     i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
 }

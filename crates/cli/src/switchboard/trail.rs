@@ -76,11 +76,11 @@ fn day(micros: i64) -> String {
 
 pub(super) async fn audit(args: &AuditArgs, global: &Global) -> Result<String, Failure> {
     check_count("--limit", args.limit, 1, 10_000)?;
-    // Possible ids; `None` selects all entries.
+    // Ids to try in order; `None` selects all entries.
     let ids = match args.id.as_deref() {
         None => vec![None],
         Some(id) if id.contains('/') => {
-            // A duty may be spelt in several ways; a connector is found as it is printed.
+            // A duty may be spelt in several ways; a connector is looked up as given.
             let given = name(id, |id| Ok::<_, Failure>(id.to_owned()))?;
             let duty = given.parse::<DutyKey>().ok().map(|duty| duty.to_string());
             duty.into_iter().chain([given]).map(Some).collect()

@@ -1,4 +1,4 @@
-//! `tenure checkpoint` as its users type it.
+//! `tenure checkpoint` on the command line.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -24,7 +24,7 @@ pub async fn write(store: &dyn Store, session: &Session, hold: &Hold, documents:
     }
 }
 
-/// A store in which each duty of group `telegram` has these documents; those are free again.
+/// Creates a store with these checkpoints in the group `telegram`; the duties are free.
 pub fn prepare(url: &str, duties: &[(&str, &[&str])]) {
     with_store(url, async |store| {
         let session = join(&*store, "telegram", "worker", "").await;
@@ -93,7 +93,7 @@ fn documents_of_other_schemas_are_printed_and_read() {
     assert_eq!(lease["lease"]["holder_instance_id"], "holder");
     assert!(lease["lease"]["acquired_at"].as_str().unwrap().ends_with('Z'), "{lease}");
 
-    // Read again: the whole document is a checkpoint in one store, and its parts in another.
+    // Read it back: the document is one checkpoint in a store, and its shards move to another.
     let (old, new) = (tenure.sqlite("old.db"), tenure.sqlite("new.db"));
     prepare(&old, &[("all", &[&shards.to_string()]), ("one", &[&lease.to_string()])]);
     let all = ["telegram/all", "--schema", "shards", "--as"];
@@ -106,7 +106,7 @@ fn documents_of_other_schemas_are_printed_and_read() {
     let ran = moves("tg", &["--json"]);
     assert!(ran.stderr.contains("telegram/all as the shards of tg: moved"), "{ran:?}");
     assert_eq!(ran.json()["moves"][0]["as"], "tg");
-    // Under the names that members of a group of shards use, and back again.
+    // Shards have the names that members use, and form the same document again.
     let read = run(&["checkpoint", "get", "tg/1", "--store", &new]).ok();
     assert!(read.contains("\"offset\":1500"), "{read}");
     let again = ["checkpoint", "get", "tg", "--schema", "shards", "--store", &new];
@@ -117,13 +117,13 @@ fn documents_of_other_schemas_are_printed_and_read() {
         shards.map(|(id, shard)| (id.clone(), shard["offset"].clone())).collect::<Vec<_>>()
     };
     assert_eq!(offsets(&again), offsets(&shards));
-    // The document itself is no shard, wherever it lies; a shard that is missing is missed.
+    // The document itself is not a shard: this group has none.
     let telegram = ["checkpoint", "get", "telegram", "--schema", "shards", "--store", &old];
     run(&telegram).refused("ST031");
     run(&["checkpoint", "move", &old, &new, "telegram/one", "--schema", "lease"]).ok();
     let read = run(&["checkpoint", "get", "telegram/one", "--store", &new]).ok();
     assert_eq!(read, zero.replace(' ', ""));
-    // A cursor is no such document.
+    // A cursor is not a document of shards.
     let ran = run(&["checkpoint", "move", &url, &new, "telegram/1", "--schema", "shards"]);
     assert_eq!(ran.code, Some(2));
     assert!(ran.stderr.contains("ST011"), "{ran:?}");
@@ -142,7 +142,7 @@ fn history_and_verify_tell_what_is_signed_and_what_is_not() {
     assert_eq!(table.lines().count(), 3);
     assert!(table.lines().nth(1).unwrap().contains("not signed"), "{table}");
 
-    // Without a signature: no fault while signing is being turned on.
+    // A missing signature is not a fault with `--signing write`.
     run(&["checkpoint", "verify"], "write").ok();
     let ran = run(&["checkpoint", "verify", "--json"], "require");
     assert_eq!(ran.code, Some(1));
@@ -152,7 +152,7 @@ fn history_and_verify_tell_what_is_signed_and_what_is_not() {
     let ran = run(&["checkpoint", "get", "telegram/bot-42"], "require");
     ran.refused("ST022");
 
-    // A rewind writes, and so signs.
+    // A rewind signs what it writes.
     run(&["checkpoint", "rewind", "telegram/bot-42", "--to", "2"], "write").ok();
     assert_eq!(run(&["checkpoint", "get", "telegram/bot-42"], "require").ok(), CURSORS[1]);
     let report = run(&["checkpoint", "verify", "--json"], "write").json();
@@ -166,7 +166,7 @@ fn history_and_verify_tell_what_is_signed_and_what_is_not() {
     assert!(ran.stdout.contains("the signature does not fit (k1)"), "{ran:?}");
     let ran = run(&["checkpoint", "get", "telegram/bot-42"], "require");
     ran.refused("ST022");
-    assert!(ran.stderr.contains("the newest good one is version 3"), "{ran:?}");
+    assert!(ran.stderr.contains("the newest valid one is version 3"), "{ran:?}");
 
     tenure.run(&["checkpoint", "verify", "--store", &url]).refused("ST024");
     let file = tenure.path("keys");
@@ -215,7 +215,7 @@ fn verify_goes_on_after_what_is_damaged() {
         signed(&mut tenure.command(&all), "write")
     };
     verify(&[]).ok();
-    // The cursor file of one, and an older version of another.
+    // Damage the newest checkpoint of one duty, and an older version of another.
     let paths = all_files(&folder);
     let find = |id: &str, older: bool| {
         let of = |path: &&PathBuf| {
@@ -295,7 +295,7 @@ fn rewind_asks_before_it_takes_and_can_be_tried_first() {
     });
     let ran = rewind(&["1"]);
     ran.refused("ST025");
-    assert!(ran.stderr.contains("telegram/bot-42 is held by holder, for "), "{ran:?}");
+    assert!(ran.stderr.contains("telegram/bot-42 is held by holder for another "), "{ran:?}");
     let done = rewind(&["1", "--force", "--json"]).json();
     assert_eq!((&done["before"], &done["version"]), (&2.into(), &3.into()));
     assert_eq!(newest(), CURSORS[0]);
@@ -321,11 +321,11 @@ fn a_move_is_tried_run_and_run_again() {
     assert!(ran.stderr.contains(&format!("was moved to {to}")), "{ran:?}");
     let again = run(&["--json"]).json();
     assert_eq!(again["moves"][0]["outcome"], "already moved");
-    // Nothing of that came into the new store.
+    // Repeating the move added no version to the new store.
     let ring = tenure.run(&["checkpoint", "history", "telegram/bot-1", "--store", &to, "--json"]);
     assert_eq!(ring.json()["checkpoints"].as_array().unwrap().len(), 1);
 
-    // What is held stays, the others go.
+    // A held duty is refused; the others are moved.
     let back = tenure.sqlite("back.db");
     with_store(&to, async |store| {
         let session = join(&*store, "telegram", "holder", "").await;
@@ -379,7 +379,7 @@ fn a_move_with_nonsense_changes_nothing() {
     ran.refused("ST002");
     ran.hides("s3cret");
     assert_eq!(run(&[&from, &to, "telegram/none/x%"]).code, Some(2));
-    // A slip of the pen is no success.
+    // A misspelt name is an error.
     run(&[&from, &to, "telegram/none"]).refused("DT010");
     run(&[&from, &to, "telegramm"]).refused("DT010");
     let empty = tenure.sqlite("empty.db");
@@ -393,7 +393,7 @@ fn a_move_with_nonsense_changes_nothing() {
     assert_eq!(get.ok(), CURSORS[1]);
 }
 
-/// From a cursor file through every kind of store, and back into a cursor file.
+/// Moves a cursor from a file through every kind of store into another file.
 #[test]
 fn a_cursor_goes_through_every_store_and_comes_back_as_it_was() {
     let servers = [TEST_POSTGRES, TEST_REDIS, TEST_ETCD].map(service);
@@ -424,13 +424,13 @@ fn a_cursor_goes_through_every_store_and_comes_back_as_it_was() {
         let get = ["checkpoint", "get", &duty, "--store", &trip[5]];
         let ran = signed(&mut tenure.command(&get), "require");
         assert_eq!(&ran.stdout, cursor, "{ran:?}");
-        // Who reads the file without Tenure finds the same members.
+        // A program that reads the file without Tenure finds the same members.
         let plain: Value = serde_json::from_slice(&std::fs::read(&last).unwrap()).unwrap();
         let before: Value = serde_json::from_str(cursor).unwrap();
         for (key, value) in before.as_object().unwrap() {
             assert_eq!(&plain[key], value);
         }
-        // Nowhere else it is good, and epochs have only grown.
+        // The cursor is valid in no other store.
         for left in &trip[..5] {
             tenure.run(&["checkpoint", "get", &duty, "--store", left]).refused("ST026");
         }

@@ -1,4 +1,4 @@
-//! `tenure connectors`: what operators see of connectors, and do to them, on the store.
+//! `tenure connectors` on a store, without a server.
 
 use serde_json::{Value, json};
 use tenure_store::{IfAbsent, StoreUrl};
@@ -14,11 +14,11 @@ use crate::stores::name;
 use crate::tenure::{Ran, Tenure};
 
 const SECOND: i64 = 1_000_000;
-/// Markup, control characters, and what separates things elsewhere.
+/// Markup, control characters, and characters that are separators elsewhere.
 const NASTY: &str = "a/b:c@d <i>\u{1b}[31m\u{202e}\\é";
 const NASTY_SHOWN: &str = "a/b:c@d <i>\\u{1b}[31m\\u{202e}\\\\é";
 
-/// The command on a store of its own.
+/// A store of its own for the command.
 struct Place {
     tenure: Tenure,
     store: String,
@@ -52,13 +52,13 @@ impl Place {
         listed["connectors"].as_array().unwrap().clone()
     }
 
-    /// The liveness of each, by the order of names.
+    /// Returns the liveness of each connector, ordered by name.
     fn liveness(&self, more: &[&str]) -> Vec<String> {
         let listed = self.ls(more);
         listed.iter().map(|it| it["liveness"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// Does what the server does.
+    /// Runs an operation that only the server does.
     fn with<T>(&self, work: impl AsyncFnOnce(&dyn Registry) -> T) -> T {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
@@ -130,7 +130,7 @@ fn connectors_are_listed_shown_put_away_and_removed() {
 }
 
 fn listed(place: &Place) {
-    // By type: gmail, slack, telegram_bot.
+    // Ordered by type: gmail, slack, telegram_bot.
     assert_eq!(place.liveness(&[]), ["stale", "unknown", "online"]);
     assert_eq!(place.liveness(&["--liveness", "spec5"]), ["offline", "unknown", "online"]);
     assert_eq!(place.liveness(&["--liveness", "1h,2h"]), ["online", "unknown", "online"]);
@@ -178,7 +178,7 @@ fn shown(place: &Place, instance: Uuid) {
     assert!(unheard.contains("\nregistered by: an operator\n"), "{unheard}");
 }
 
-/// What was put away is in a list of its own.
+/// Archived connectors are in a list of their own.
 fn archived_and_back(place: &Place, slack: &Value) {
     let archive = ["archive", "slack", "team", "--reason", "moved"];
     let told = |dry_run: bool, archived: bool, changed: bool| {
@@ -203,7 +203,7 @@ fn archived_and_back(place: &Place, slack: &Value) {
     assert_eq!(place.json(&with("--undo")), told(false, false, true));
     assert_eq!(place.json(&with("--undo")), told(false, false, false));
     assert_eq!(place.ls(&[]).len(), 3);
-    // It lives: it will be back.
+    // An online connector will be unarchived by its next heartbeat.
     let alive = ["connectors", "archive", "telegram_bot", NASTY, "--reason", "x"];
     let ran = place.run(&alive);
     assert!(ran.stderr.contains("its next heartbeat brings it back"), "{ran:?}");
@@ -224,7 +224,7 @@ fn deleted(place: &Place) {
     let ran = place.run(&alive);
     assert!(ran.stderr.contains("its next heartbeat registers it again"), "{ran:?}");
 
-    // Who did it is on the trail, under a name that can be given back as it is printed.
+    // The audit trail names the operator; its entries are found by the printed name.
     let trail = place.run(&["token", "audit", "--json"]).json()["audit"].clone();
     let newest = &trail[0];
     assert_eq!((&newest["action"], &newest["by"]), (&json!("connector_delete"), &json!("ann")));
@@ -235,7 +235,7 @@ fn deleted(place: &Place) {
     assert_eq!(actions.collect::<Vec<_>>(), ["connector_delete", "connector_archive"]);
 }
 
-/// More than one page, in one table.
+/// The list has more than one page.
 #[test]
 fn all_pages_are_followed() {
     let tenure = Tenure::new();

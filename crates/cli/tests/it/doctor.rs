@@ -13,21 +13,21 @@ use testkit::{
 
 use crate::tenure::Tenure;
 
-/// A store and the command that looks at it.
+/// A store that is examined by `tenure doctor`.
 struct Patient {
     tenure: Tenure,
     url: String,
 }
 
 impl Patient {
-    /// Makes the store.
+    /// Creates the store.
     fn new(url: &str) -> Self {
         let tenure = Tenure::new();
         tenure.run(&["migrate", "--store", url]).ok();
         Self { tenure, url: url.to_owned() }
     }
 
-    /// The same store through the eyes of somebody else.
+    /// Returns an existing store, such as with another role.
     fn seen_by(url: &str) -> Self {
         Self { tenure: Tenure::new(), url: url.to_owned() }
     }
@@ -36,7 +36,7 @@ impl Patient {
         self.tenure.run(&["doctor", "--json", "--store", &self.url]).json()
     }
 
-    /// The level, and that `--require` draws the line exactly there.
+    /// Checks the level, and that `--require` accepts it and no higher one.
     #[track_caller]
     fn has(&self, level: Level) -> Value {
         let report = self.report();
@@ -54,7 +54,7 @@ impl Patient {
         report
     }
 
-    /// The level, and the value of the setting that makes it so.
+    /// Checks the level, and the value of the setting that causes it.
     #[track_caller]
     fn has_because(&self, level: Level, setting: &str, value: impl Into<Value>) {
         let report = self.report();
@@ -62,7 +62,7 @@ impl Patient {
         let finding = finding(&report, setting);
         assert_eq!(finding["value"], value.into(), "{finding}");
         assert_eq!(finding["level"], level.as_str(), "{finding}");
-        // Only what takes something away, or cannot be read, has to be changed here.
+        // A setting that lowers the level, or cannot be read, has a suggested change.
         let lowers = level < Level::Fenced || finding["value"].is_null();
         assert!(!lowers || finding["attention"] == true && finding["change"].is_string());
     }
@@ -79,7 +79,7 @@ fn soon(what: &str, holds: impl FnMut() -> bool) {
     wait_until(what, Duration::from_secs(30), holds).unwrap();
 }
 
-/// Changes a setting of a running server and waits until new connections have it.
+/// Changes a setting of a running server and waits until new connections use it.
 fn set(server: &PostgresServer, name: &str, value: &str) {
     server.sql(&format!("ALTER SYSTEM SET {name} = '{value}'")).unwrap();
     server.sql("SELECT pg_reload_conf()").unwrap();
@@ -115,7 +115,7 @@ fn a_sqlite_file_is_as_good_as_its_disk() {
     assert!(report["round_trip_ms"].is_u64());
     assert_eq!(finding(&report, "journal_mode")["value"], "wal");
     assert_eq!(finding(&report, "synchronous")["value"], "full");
-    // A file that others may read is pointed out, and lowers nothing.
+    // A file that others may read is reported, but does not lower the level.
     assert_eq!(finding(&report, "file_mode")["value"], "0600");
     let shared = std::fs::Permissions::from_mode(0o640);
     std::fs::set_permissions(folder.path().join("tenure.db"), shared).unwrap();
@@ -144,7 +144,7 @@ fn people_read_the_level_first_and_what_to_change() {
     let words: Vec<&str> = line.split_whitespace().collect();
     assert_eq!(words[..4], ["filesystem", "tmpfs", "lowers", "best-effort"]);
     assert!(line.ends_with("; change: put the file on a disk"), "{line}");
-    // Too little is an error, and the report is there all the same.
+    // A level that is too low is an error; the report is printed all the same.
     let ran = tenure.run(&["doctor", "--require", "fenced", "--store", &url]);
     assert_eq!((ran.code, ran.stdout.starts_with(first)), (Some(1), true), "{ran:?}");
     let error = "ST027: the store does not give the required guarantee: \
@@ -195,7 +195,7 @@ fn postgres_is_judged_by_how_it_writes() {
     set(&server, "synchronous_commit", "local");
     patient.has(Level::ExclusiveEffects);
     server.sql("ALTER ROLE tenure SET synchronous_commit = off").unwrap();
-    // What counts is what the role gets, not what the server's file says.
+    // The role's own setting overrides the server's.
     patient.has_because(Level::AtLeastOnce, "synchronous_commit", "off");
 }
 
@@ -225,7 +225,7 @@ fn postgres_is_judged_by_its_standbys() {
     patient.has_because(Level::AtLeastOnce, "synchronous_commit", "remote_write");
     set(&primary, "synchronous_commit", "on");
 
-    // A role with few rights sees that there is a standby, and not of which kind.
+    // A role with few rights sees that a standby exists, but not whether it is synchronous.
     primary.sql("CREATE ROLE app LOGIN PASSWORD 's3cret'").unwrap();
     primary.sql("GRANT USAGE ON SCHEMA tenure TO app").unwrap();
     primary.sql("GRANT ALL ON ALL TABLES IN SCHEMA tenure TO app").unwrap();
@@ -239,7 +239,7 @@ fn postgres_is_judged_by_its_standbys() {
     primary.sql("GRANT pg_monitor TO app").unwrap();
     app.has(Level::ExclusiveEffects);
 
-    // A second one: each of a quorum of both has everything, of a smaller one nobody knows which.
+    // With two standbys, a quorum of both is synchronous. With a quorum of one, either may lag.
     let second = PostgresServer::standby_of(&primary).unwrap();
     state("sync potential");
     patient.has_because(Level::AtLeastOnce, "standbys", "mixed");
@@ -283,7 +283,7 @@ fn redis_is_judged_by_what_it_keeps() {
     config("no-appendfsync-on-rewrite", "yes");
     patient.has_because(Level::BestEffort, "no-appendfsync-on-rewrite", "yes");
     config("no-appendfsync-on-rewrite", "no");
-    // A policy without a limit evicts nothing; with one it does.
+    // An eviction policy has an effect only with a memory limit.
     config("maxmemory-policy", "allkeys-lru");
     patient.has_because(Level::Fenced, "maxmemory-policy", "allkeys-lru, not in force");
     config("maxmemory", "100mb");
@@ -324,12 +324,12 @@ fn what_a_redis_user_may_not_read_counts_as_the_weakest() {
         let place = server.url().rsplit_once("//").unwrap().1.to_owned();
         Patient::seen_by(&format!("redis://app:s3cret@{place}"))
     };
-    // INFO has most of it, but not how often the disk is waited for.
+    // INFO has most settings, but not `appendfsync`.
     let report = user(&["-config"]).has(Level::BestEffort);
     assert_eq!(finding(&report, "appendonly")["value"], "yes");
     assert_eq!(finding(&report, "appendfsync")["value"], Value::Null);
     assert_eq!(finding(&report, "appendfsync")["level"], "best-effort");
-    // CONFIG has some of what INFO has.
+    // CONFIG has some of the settings of INFO.
     let report = user(&["-info"]).has(Level::BestEffort);
     assert_eq!(finding(&report, "appendonly")["value"], "yes");
     assert_eq!(finding(&report, "role")["value"], Value::Null);

@@ -10,7 +10,7 @@ use crate::running::{LIMIT, STAY};
 use crate::stores::name;
 use crate::tenure::{Ran, Tenure, claim, join, release, with_store};
 
-/// A group as `ls --json` shows it.
+/// A group in the output of `ls --json`.
 struct Seen(Value);
 
 impl Seen {
@@ -24,7 +24,7 @@ impl Seen {
         members.map(|member| member["instance"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// The holder of each duty; empty for a free one.
+    /// Returns the holder of each duty; empty for a free one.
     fn holders(&self) -> Vec<String> {
         let duties = self.0["duties"].as_array().unwrap().iter();
         duties.map(|duty| duty["holder"].as_str().unwrap_or_default().to_owned()).collect()
@@ -39,7 +39,7 @@ fn wait(tenure: &Tenure, url: &str, group: &str, what: &str, is: impl Fn(&Seen) 
     last
 }
 
-/// Two share four targets. One is drained and gets duties again; the other is evicted.
+/// Two instances share four targets. One is drained and gets duties again; the other is evicted.
 fn drain_and_evict(url: &str) {
     let tenure = Tenure::new();
     tenure.run(&["migrate", "--store", url]).ok();
@@ -67,7 +67,7 @@ fn drain_and_evict(url: &str) {
     assert_eq!(all.members().len(), 2, "it stays a member");
     let line = json!([{ "what": "drain", "on": first, "how": "hand-over" }]);
     assert_eq!(in_force(&tenure, url, "poll"), line);
-    // Both cannot be drained; who is drained already is waited for, and nothing is written.
+    // Both cannot be drained. Draining the first again waits for it and writes nothing.
     let before = group(url, "poll");
     let words = |who| ["drain", "poll", who, "--store", url, "--timeout", "50s"];
     tenure.run(&words(&other)).refused("DT007");
@@ -77,7 +77,7 @@ fn drain_and_evict(url: &str) {
         "ended": false, "how": "hand-over", "duties": [], "pruned": [], "away": null,
     });
     assert_eq!(json, expected);
-    // However short the time is: it holds nothing.
+    // Even the shortest timeout is enough: the instance holds nothing.
     let short = ["drain", "poll", &first, "--store", url, "--timeout", "1ms"];
     assert_eq!(tenure.run(&[&short[..], &["--json"]].concat()).json(), expected);
     let text = tenure.run(&short).ok();
@@ -87,7 +87,7 @@ fn drain_and_evict(url: &str) {
     let text = tenure.run(&["drain", "poll", &first, "--undo", "--store", url]).ok();
     assert_eq!(text, format!("{first} of poll gets duties again\n"));
     let json = tenure.run(&["evict", "poll", &other, "--now", "--json", "--store", url]).json();
-    // The first may have got its share back already.
+    // The first instance may already have its share again.
     assert!(json["duties"].as_array().unwrap().len() >= 2, "{json}");
     wait(&tenure, url, "poll", "the first has all", |seen| {
         seen.members() == [&*first] && seen.holders().iter().all(|holder| *holder == first)
@@ -118,7 +118,7 @@ fn an_instance_is_drained_and_evicted_on_etcd() {
     drain_and_evict(&format!("{server}?prefix={}/", name()));
 }
 
-/// The words before a shell script that holds `demo/one`.
+/// Returns the arguments to run a shell script under `demo/one`.
 fn standby<'a>(options: &[&'a str], script: &'a str) -> Vec<&'a str> {
     let before = ["run", "--duty", "demo/one", "--ttl", "3s"];
     [&before[..], options, &["--", "sh", "-c", script]].concat()
@@ -157,7 +157,7 @@ fn the_last_member_is_drained_by_force_only() {
     );
     tenure.lines("began", 2);
 
-    // The same process is paused and goes on.
+    // The same process is paused and resumed.
     let text = tenure.run(&["pause", "demo"]).ok();
     assert_eq!(text, format!("group demo is paused\n{me} stops demo/one\n"));
     wait(&tenure, &url, "demo", "nobody has it", |seen| seen.holders() == [""]);
@@ -165,7 +165,7 @@ fn the_last_member_is_drained_by_force_only() {
     tenure.lines("began", 3);
 }
 
-/// Somebody who does not end by itself: the time is over, the operator gives up, then it dies.
+/// A command ignores TERM: the drain times out, then is interrupted, then the process is killed.
 #[test]
 fn a_drain_that_takes_too_long_stays_in_force() {
     let tenure = Tenure::new();
@@ -211,7 +211,7 @@ fn a_drain_that_takes_too_long_stays_in_force() {
     assert_eq!(text, format!("{me} has ended; 1 of 1 duty handed over: 1 to {other}\n"));
 }
 
-/// The wire breaks, the duty is given back meanwhile, the wire is mended.
+/// The connection is cut while the duty is released, and then restored.
 #[test]
 fn a_drain_waits_for_a_store_that_is_away() {
     if service(TEST_REDIS).is_none() {
@@ -240,8 +240,6 @@ fn a_drain_waits_for_a_store_that_is_away() {
     assert_eq!(said.matches("the store does not answer").count(), 1, "{said}");
 }
 
-/// The server takes questions and does not answer: what was seen before is not told as if it were
-/// so now.
 #[test]
 fn a_drain_that_ran_out_of_time_exits_with_4_when_its_report_cannot_be_written() {
     let tenure = Tenure::new();
@@ -259,6 +257,7 @@ fn a_drain_that_ran_out_of_time_exits_with_4_when_its_report_cannot_be_written()
     assert!(ran.stderr.contains("DT009"), "{ran:?}");
 }
 
+/// The server accepts requests but does not answer: the last progress is reported as such.
 #[test]
 fn a_drain_says_that_a_store_does_not_answer() {
     if service(TEST_REDIS).is_none() {
@@ -276,7 +275,7 @@ fn a_drain_says_that_a_store_does_not_answer() {
     let words = ["drain", "g", "a", "--store", &url];
     let patient = tenure.start("patient", &words);
     tenure.said(&patient, "0 of 1 duty handed over\n");
-    // Its time has to be long enough only for its first line.
+    // The timeout has to be long enough only for the first line.
     let limit = [&words[..], &["--timeout", "10s"]].concat();
     let limited = tenure.start("limited", &limit);
     tenure.said(&limited, "0 of 1 duty handed over\n");
@@ -297,13 +296,13 @@ fn a_drain_says_that_a_store_does_not_answer() {
         said.contains("0 of 1 duty handed over when the store answered last (ST002: "),
         "{said}"
     );
-    // Who comes now is told within a bounded time as well.
+    // A command that starts now fails within a bounded time.
     let ran = tenure.run(&words);
     ran.refused("ST002");
     server.resume().unwrap();
 }
 
-/// A pin brings the duty over; without it, it stays.
+/// A pin moves the duty.
 #[test]
 fn a_pinned_duty_moves() {
     let tenure = Tenure::new();

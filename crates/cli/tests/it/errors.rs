@@ -1,4 +1,4 @@
-//! What can go wrong, and `tenure errors`.
+//! Errors, and `tenure errors`.
 
 use serde_json::Value;
 
@@ -37,7 +37,7 @@ fn every_code_is_listed_and_explained() {
     assert_eq!(json["errors"].as_array().unwrap().len(), list.lines().count());
     let json = tenure.run(&["errors", "ST002", "--json"]).json();
     assert!(json["page"].as_str().unwrap().starts_with("# ST002: "));
-    // A store is not needed, not even a readable URL.
+    // No store is needed, not even a valid URL.
     let mut command = tenure.command(&["errors", "ST001"]);
     Ran::of(command.env("TENURE_STORE", "nonsense").output().unwrap()).ok();
 }

@@ -8,7 +8,7 @@
 //!     cargo test -p tenure-cli --all-features --test it formats
 //! ```
 //!
-//! Fixtures are never made again for a version that has some.
+//! Existing fixtures of a version are never replaced.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -25,7 +25,7 @@ use crate::running::{LIMIT, STAY};
 use crate::switchboard::{INBOX, INGEST, LETTERS, Place, Server, envelope};
 use crate::tenure::Tenure;
 
-/// Commands that read a coordination store, and one that takes a duty.
+/// Commands that read a coordination store.
 const COORDINATION: &[Case] = &[
     ("ls", "ls"),
     ("explain", "explain poll/a"),
@@ -83,7 +83,7 @@ fn postgres() {
         make_switchboard(&place);
         let words = ["--inserts", "--no-owner", "--no-privileges"];
         let dump = output(Command::new("pg_dump").args(words).arg(server.url()));
-        // Without comments, and without commands that only the newest psql knows.
+        // Drop comments, and commands that only the newest psql knows.
         let text = String::from_utf8(dump).unwrap();
         let lines = text.lines().filter(|line| !line.starts_with("--") && !line.starts_with('\\'));
         let lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
@@ -170,7 +170,7 @@ fn output(command: &mut Command) -> Vec<u8> {
     done.stdout
 }
 
-/// Keeps a file as a compressed fixture.
+/// Stores a file as a compressed fixture.
 fn pack(file: &Path, name: &str) {
     let packed = output(Command::new("gzip").args(["-9", "-n", "-c"]).arg(file));
     std::fs::write(fixture(&format!("{name}.gz")), packed).unwrap();
@@ -190,7 +190,7 @@ fn write_keys(tenure: &Tenure) {
     std::fs::write(tenure.path("keys"), keys).unwrap();
 }
 
-/// A plain cursor file, a signed one, and one whose checkpoint was moved away.
+/// Creates a plain cursor file, a signed one, and one whose checkpoint was moved away.
 fn make_cursor_files(place: &Place) {
     write_keys(&place.tenure);
     std::fs::create_dir(place.tenure.path("files")).unwrap();
@@ -210,7 +210,8 @@ fn make_cursor_files(place: &Place) {
     }
 }
 
-/// Checkpoints with history, signed and moved; a group with pins and pauses whose members died.
+/// Creates checkpoints with history, signed and moved, and a group with pins and pauses whose
+/// members were killed.
 fn make_coordination(place: &Place) {
     let tenure = |line: &str| {
         let line = line.replace("STORE", &place.url);
@@ -241,7 +242,7 @@ fn make_coordination(place: &Place) {
     tenure("checkpoint move STORE file:moved.json telegram/bot-43");
 }
 
-/// Two members with everything that operators can ask of a group; both are killed.
+/// Starts two members, applies every kind of directive to them, and kills them.
 fn make_members(place: &Place) {
     let script = format!("echo $TENURE_INSTANCE > $MEMBER; {STAY}");
     let mut members = Vec::new();
@@ -276,7 +277,7 @@ fn make_members(place: &Place) {
     wait_until("the members' leases to end", LIMIT, gone).unwrap();
 }
 
-/// Events, a duplicate and a dead letter under a hold; heartbeats of a connector.
+/// Creates events, a duplicate, a dead letter and heartbeats.
 fn make_switchboard(place: &Place) {
     let tenure = |line: &str| place.tenure(&line.split(' ').collect::<Vec<_>>()).ok();
     tenure("channel add voice --provider twilio");
@@ -336,7 +337,7 @@ fn check_coordination(place: Place, store: &str, more: impl FnOnce(&Golden)) {
     check_next_epoch(&golden);
 }
 
-/// A duty of the old store is granted under a newer epoch than any before.
+/// Checks that a duty of the old store is granted under a newer epoch than before.
 fn check_next_epoch(golden: &Golden) {
     let text = std::fs::read_to_string(golden.folder.join("get-plain.json")).unwrap();
     let recorded: Value = serde_json::from_str(&text).unwrap();

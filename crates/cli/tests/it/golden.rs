@@ -253,7 +253,7 @@ impl Golden {
         Self { place, server: String::new(), folder, masked: false }
     }
 
-    /// A field of the token that the first command has made.
+    /// Returns a field of the token that the first command created.
     pub fn token(&self, field: &str) -> String {
         let text = self.place.tenure.text("token-create.out");
         let made: Value = serde_json::from_str(&text).unwrap_or_default();
@@ -275,7 +275,7 @@ impl Golden {
         command.env("CONNECTOR_INSTANCE_ID", "0198c5a1-7b1e-7c3f-9d55-5f0a2b6c8e10");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        // A command that reads nothing may have ended before.
+        // A command that does not read its input may have ended.
         let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
         let ran = Ran::of(child.wait_with_output().unwrap());
         std::fs::write(self.place.tenure.path(&format!("{name}.out")), &ran.stdout).unwrap();
@@ -297,7 +297,7 @@ impl Golden {
         self.compare_values(results);
     }
 
-    /// Compares each value with the recording of its name.
+    /// Compares each value with the recording of that name.
     #[track_caller]
     pub fn compare_values(&self, values: impl IntoIterator<Item = (&'static str, Value)>) {
         let mut differences = String::new();
@@ -316,7 +316,7 @@ impl Golden {
         assert!(differences.is_empty(), "{differences}");
     }
 
-    /// JSON documents without what differs from run to run; null for nothing.
+    /// Parses JSON documents and replaces values that differ between runs; null for no output.
     fn printed(&self, text: &str) -> Value {
         let documents = serde_json::Deserializer::from_str(text).into_iter::<Value>();
         let stable =
@@ -331,7 +331,7 @@ impl Golden {
     }
 }
 
-/// Replaces what depends on the time of the test, and prose.
+/// Replaces values that depend on the time of the test, and prose.
 pub fn timeless(key: &str, value: Value) -> Value {
     match value {
         _ if key == "liveness" || key == "today" => json!("<now>"),
@@ -341,7 +341,7 @@ pub fn timeless(key: &str, value: Value) -> Value {
             Value::Object(members.collect::<Map<_, _>>())
         }
         Value::Array(items) => {
-            // PostgreSQL notes when it finds itself on another server.
+            // On PostgreSQL, opening a dump on another server adds an entry.
             let items = items.into_iter().filter(|item| item["action"] != "inbox_adopt");
             items.map(|item| timeless(key, item)).collect()
         }
@@ -351,7 +351,7 @@ pub fn timeless(key: &str, value: Value) -> Value {
     }
 }
 
-/// Replaces identifiers, times and prose. `key` is the member of an object that the value is in.
+/// Replaces identifiers, times and prose. `key` is the name of the member with the value.
 fn stable(key: &str, value: Value) -> Value {
     match value {
         Value::Object(members)

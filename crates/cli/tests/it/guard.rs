@@ -1,4 +1,4 @@
-//! The guard process by itself: this test is its parent, and speaks its words.
+//! The guard process alone: the test is its parent and speaks its protocol.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, IoSlice, Write};
@@ -18,11 +18,11 @@ use testkit::wait_until;
 
 use crate::tenure::Tenure;
 
-/// Far enough away to be never.
+/// Longer than any test.
 const NEVER: Duration = Duration::from_secs(3600);
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A guard and the folder in which its commands leave what they have to say.
+/// A guard, and the folder for the output of its commands.
 struct Guarded {
     tenure: Tenure,
     guard: Child,
@@ -43,7 +43,7 @@ impl Guarded {
         let mut command = tenure.command(&["guard"]);
         command.stdin(Stdio::from(OwnedFd::from(theirs))).process_group(0);
         let guard = command.spawn().unwrap();
-        // A report that never comes is a failure, not a test that hangs.
+        // A missing report fails the test instead of blocking it.
         ours.set_read_timeout(Some(LIMIT)).unwrap();
         let reports = BufReader::new(ours.try_clone().unwrap());
         Self { tenure, guard, orders: ours, reports }
@@ -74,7 +74,7 @@ impl Guarded {
         Pid::from_child(&self.guard)
     }
 
-    /// Waits until a command has written this file, whole, and reads the process ids in it.
+    /// Waits until a command has written this file, and returns the process ids in it.
     fn pids(&self, name: &str, count: usize) -> Vec<Pid> {
         let path = self.tenure.path(name);
         let read = || {
@@ -86,7 +86,7 @@ impl Guarded {
         read()
     }
 
-    /// Closes the socket and waits for the guard to go.
+    /// Closes the socket and waits for the guard to exit.
     fn leave(mut self) -> Tenure {
         self.orders.shutdown(std::net::Shutdown::Both).unwrap();
         wait_until("the guard goes", LIMIT, || self.guard.try_wait().unwrap().is_some()).unwrap();
@@ -103,8 +103,8 @@ fn all_gone(pids: &[Pid]) -> bool {
     pids.iter().all(|pid| test_kill_process(*pid).is_err())
 }
 
-/// A command, a grandchild, and a grandchild in a session of its own whose parent is gone; all of
-/// them ignore TERM if `trap` says so. Their process ids are in the file `pids`.
+/// Returns a script with a child, and an orphan in a session of its own. All of them begin with
+/// `trap` and write their process ids to the file `pids`.
 fn family(trap: &str) -> String {
     let stay = format!("{trap}; echo $$ >> pids; while :; do read line <&9; done");
     format!(
@@ -122,7 +122,7 @@ fn a_command_has_its_group_its_words_and_its_end() {
     let said = std::fs::read_to_string(guarded.tenure.path("said")).unwrap();
     let lines: Vec<&str> = said.lines().map(str::trim).collect();
     assert_eq!(lines, ["the test", &pid.as_raw_pid().to_string()]);
-    // One after another.
+    // The same guard runs one command after another.
     guarded.start(in_time(NEVER), Duration::ZERO, "kill -USR1 $$");
     assert_eq!(guarded.report(), "ended 1 signal 10 itself");
     guarded.order("start 1 18446744073709551615 0 0 no%2Dsuch%2Dprogram");
@@ -151,7 +151,7 @@ fn at_the_deadline_nothing_runs_any_more_although_nobody_says_a_word() {
         let report = guarded.report();
         assert!(all_gone(&pids), "{report}");
         match trap {
-            // Asked before, so it was gone before; killed only when it is time.
+            // TERM comes a grace period before the deadline; KILL comes at the deadline.
             ":" => {
                 assert_eq!(report, "ended 1 signal 15 deadline");
                 assert!(BootClock.now() < deadline);
@@ -171,7 +171,7 @@ fn a_later_deadline_counts() {
     let (first, second) = (in_time(Duration::from_millis(800)), in_time(Duration::from_secs(3)));
     guarded.start(first, Duration::ZERO, &family("trap '' TERM"));
     guarded.order(&format!("deadline 1 {}", second.as_nanos()));
-    // An earlier one does not call back what was granted, and other commands have their own.
+    // An earlier deadline does not shorten the current one, nor does one of another command.
     guarded.order(&format!("deadline 1 {}", first.as_nanos()));
     guarded.order("deadline 2 18446744073709551615");
     assert_eq!(guarded.report(), "ended 1 signal 9 deadline");
@@ -252,5 +252,8 @@ fn what_is_stopped_is_ended_too() {
 fn a_guard_is_not_started_by_hand() {
     let ran = Tenure::new().run(&["guard"]);
     assert_eq!(ran.code, Some(1));
-    assert!(ran.stderr.contains("not by hand"), "{ran:?}");
+    assert!(
+        ran.stderr.contains("only `tenure run` and `tenure poll` can start a guard"),
+        "{ran:?}"
+    );
 }

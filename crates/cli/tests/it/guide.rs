@@ -11,10 +11,10 @@ use uuid::Uuid;
 
 use crate::tenure::{Ran, Tenure};
 
-/// The database that a page leaves to its reader.
+/// Placeholder for the reader's database on the pages.
 const DATABASE: &str = "postgres://USER:PASSWORD@HOST/DATABASE";
 
-/// The address that servers on a page listen on.
+/// Address that servers listen on, on the pages.
 const ADDRESS: &str = "127.0.0.1:8420";
 
 /// One test per page.
@@ -63,14 +63,14 @@ fn every_how_to_page_is_tested() {
     assert_eq!(pages, PAGES.iter().map(|&page| page.to_owned()).collect());
 }
 
-/// Commands, and text that their output must contain.
+/// Commands, and text that their output has to contain.
 #[derive(Debug, Default)]
 struct Block {
     commands: String,
     shown: Vec<String>,
 }
 
-/// The fenced blocks of a page: `sh` is run, `text` after it is expected in the output.
+/// Returns the fenced blocks of a page: `sh` is run, a following `text` is expected in its output.
 fn blocks(page: &str) -> Vec<Block> {
     let mut blocks: Vec<Block> = Vec::new();
     let mut inside = None;
@@ -82,7 +82,7 @@ fn blocks(page: &str) -> Vec<Block> {
                 inside = Some("sh");
             }
             (None, "```text") => inside = Some("text"),
-            // Shown only.
+            // These blocks are not run.
             (None, "```" | "```json" | "```yaml" | "```ini" | "```python" | "```rust") => {
                 inside = Some("other");
             }
@@ -122,12 +122,12 @@ impl Database {
 
 impl Drop for Database {
     fn drop(&mut self) {
-        // The server of the tests goes with all its databases.
+        // A failure does no harm: the server is removed with all its databases.
         let _ = psql(&self.server, &format!("DROP DATABASE {} WITH (FORCE)", self.name));
     }
 }
 
-/// The process groups of the shells; background jobs of a page end with this.
+/// Process groups of the shells. Dropping this ends the background jobs of a page.
 #[derive(Debug, Default)]
 struct Shells(Vec<u32>);
 
@@ -143,7 +143,7 @@ impl Shells {
 impl Drop for Shells {
     fn drop(&mut self) {
         for group in &self.0 {
-            // A group without background jobs is gone already.
+            // A group without background jobs has already ended.
             let _ = Command::new("kill").args(["-KILL", "--", &format!("-{group}")]).output();
         }
     }

@@ -1,4 +1,4 @@
-//! What only the kernel can end: a command whose supervisor and guard are both gone.
+//! Commands whose supervisor and guard are both gone: only the kernel can end them.
 
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::wait_until;
@@ -16,18 +16,18 @@ fn poll<'a>(options: &[&'a str], script: &'a str) -> Vec<&'a str> {
     [&before[..], &["--timeout", "50s"], options, &["--", "sh", "-c", script]].concat()
 }
 
-/// Everything below a process.
+/// Returns all descendants of a process.
 fn below(pid: Pid) -> Vec<Pid> {
     children(pid).into_iter().flat_map(|child| [vec![child], below(child)].concat()).collect()
 }
 
-/// Whether none of them runs any more. Nobody may be there to reap them.
+/// Whether all have ended; zombies count, because there may be no parent to reap them.
 fn all_ended(pids: &[Pid]) -> bool {
     let stat = |pid: &Pid| std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid()));
     pids.iter().all(|pid| stat(pid).map_or(true, |stat| stat.contains(") Z ")))
 }
 
-/// Kills the guard while `tenure` is stopped and can do nothing, and waits for the end of all.
+/// Kills the guard while `tenure` is stopped, and waits until all processes have ended.
 #[track_caller]
 fn without_anybody(running: &Running, guard: Pid, pids: &[Pid]) {
     running.signal(Signal::STOP);
@@ -48,8 +48,8 @@ fn a_command_does_not_outlive_its_guard() {
     }
 }
 
-/// It ends more than the kernel would: so it must not sleep on. Below an init of the same session,
-/// as in a container, its process group is not orphaned, so nobody else wakes it up.
+/// A guard ends more processes than the kernel would, so it has to wake up. Below an init of the
+/// same session, as in a container, its process group is not orphaned: the kernel does not wake it.
 #[test]
 fn a_stopped_guard_wakes_up_when_tenure_is_killed() {
     let init = "\"$0\" \"$@\" & exec tail -f /dev/null";
@@ -86,13 +86,13 @@ fn nothing_isolated_outlives_its_guard_or_the_parent_of_that() {
     }
 }
 
-/// Looks around in its namespace, and hears a signal.
+/// Script that records what it sees in its namespace, and exits on TERM.
 const LOOK: &str =
     "ps -A -o pid=,comm= > seen; id -u >> seen; grep CapEff /proc/self/status >> seen
                     cat $TENURE_DEADLINE_FILE > deadline; echo end >> seen
                     trap 'exit 9' TERM; echo >> ready; while :; do read line <&9; done";
 
-/// What an isolated command sees, and that it can be ended as always.
+/// Returns what an isolated command sees; checks that TERM ends it.
 #[track_caller]
 fn looks_around(tenure: &Tenure, command: std::process::Command) -> Vec<String> {
     let running = tenure.start_this("a", command);
@@ -113,8 +113,8 @@ fn an_isolated_command_sees_its_own_processes_and_has_its_exit_code() {
     assert!(!seen.iter().any(|line| line.ends_with(" tenure")), "{seen:?}");
 }
 
-/// Without the right to make a PID namespace, by way of a user namespace; the command is who it was
-/// and has no rights of that namespace. The program is opened before: nobody may not come to it.
+/// A user without the right to create a PID namespace uses a user namespace. The command keeps its
+/// user and gets no capabilities. The program is opened first: `nobody` may not reach its path.
 #[test]
 fn anybody_may_isolate() {
     use std::os::unix::fs::PermissionsExt;
@@ -132,7 +132,7 @@ fn anybody_may_isolate() {
     assert!(seen.contains(&"CapEff:\t0000000000000000".to_owned()), "{seen:?}");
 }
 
-/// In a user namespace of its own, root may forbid itself to make others.
+/// In a user namespace of its own, root can forbid further PID namespaces.
 #[test]
 fn where_nothing_can_be_isolated_nothing_runs() {
     let tenure = Tenure::new();
@@ -144,7 +144,8 @@ fn where_nothing_can_be_isolated_nothing_runs() {
         let mut command = tenure.command_of("unshare", &[&before[..], &words].concat());
         let ran = Ran::of(command.output().unwrap());
         assert_eq!(ran.code, Some(code), "{ran:?}");
-        let said = "DT016: commands cannot be isolated on this machine: the kernel allows no PID";
+        let said = "DT016: commands cannot be isolated on this machine: the kernel does not \
+                    allow a PID namespace";
         assert!(ran.stderr.contains(said), "{ran:?}");
         assert!(!tenure.path("never").exists() && !tenure.path("tenure.db").exists());
     }

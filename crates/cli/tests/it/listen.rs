@@ -1,4 +1,4 @@
-//! `--listen`: what `tenure run` and `tenure poll` show of themselves while they run.
+//! `--listen`: health and metrics of `tenure run` and `tenure poll`.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -11,7 +11,7 @@ use testkit::wait_until;
 use crate::running::{LIMIT, STAY};
 use crate::tenure::Tenure;
 
-/// Where a process listens, as its log says.
+/// Returns the address that a process listens on, from its log.
 #[track_caller]
 fn address(tenure: &Tenure, log: &str) -> SocketAddr {
     let found = || {
@@ -26,7 +26,7 @@ fn address(tenure: &Tenure, log: &str) -> SocketAddr {
     found().unwrap()
 }
 
-/// The status and the body.
+/// Returns status line and body.
 fn get(at: SocketAddr, path: &str) -> (String, String) {
     let mut socket = TcpStream::connect(at).unwrap();
     socket.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).unwrap();
@@ -36,7 +36,7 @@ fn get(at: SocketAddr, path: &str) -> (String, String) {
     (head.lines().next().unwrap().to_owned(), body.to_owned())
 }
 
-/// Every series and its value.
+/// Returns every series with its value.
 fn metrics(at: SocketAddr) -> BTreeMap<String, String> {
     let (status, body) = get(at, "/metrics");
     assert_eq!(status, "HTTP/1.1 200 OK");
@@ -79,7 +79,7 @@ fn run_shows_its_health_and_its_metrics_until_it_ends() {
     assert!(TcpStream::connect(at).is_err(), "it still listens");
 }
 
-/// What is counted and what the commands themselves have seen is the same.
+/// The counters agree with the records of the commands.
 #[test]
 fn poll_counts_what_became_of_each_poll() {
     let tenure = Tenure::new();
@@ -105,11 +105,11 @@ fn poll_counts_what_became_of_each_poll() {
     for (result, target) in [("done", "good"), ("failed", "bad"), ("killed", "hangs")] {
         let twice = wait_until(result, LIMIT, || counted(result) >= 2);
         assert!(twice.is_ok(), "{result}: {:#?}", metrics(at));
-        // Asked in this order: each poll that is counted began before.
+        // Read in this order, because each counted poll has begun before.
         let (count, begun) = (counted(result), tenure.lines(&format!("began-{target}"), 2));
         assert!(count <= begun.len(), "{result}: {count} of {}", begun.len());
     }
-    // The one that hangs takes more than two beats, each time.
+    // The poll that hangs takes more than two intervals, each time.
     wait_until("skipped", LIMIT, || counted("skipped") >= 2).unwrap();
     running.signal(Signal::TERM);
     running.exits(0);

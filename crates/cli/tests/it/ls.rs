@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::tenure::{Ran, Tenure, claim, join, release, with_store};
 
-/// Two members; `a` is held under epoch 2, `b/c` is free after epoch 1.
+/// Creates two members; `a` is held under epoch 2, `b/c` is free after epoch 1.
 pub fn prepare(url: &str) {
     with_store(url, async |store| {
         let one = join(&*store, "poll", "host-1", "weight=1").await;
@@ -19,12 +19,12 @@ pub fn prepare(url: &str) {
     });
 }
 
-/// The keys of an object, sorted.
+/// Returns the keys of an object, sorted.
 fn keys(value: &Value) -> Vec<&str> {
     value.as_object().unwrap().keys().map(String::as_str).collect()
 }
 
-/// What `ls --json` must say of what [`prepare`] has made.
+/// Checks the output of `ls --json` for the store of [`prepare`].
 pub fn check_json(document: &Value, dense_epochs: bool) {
     assert_eq!(keys(document), ["groups"]);
     let group = &document["groups"][0];
@@ -120,7 +120,7 @@ fn text_of_others_reaches_no_terminal_as_it_is() {
     assert!(text.contains(r"\u{1b}[2Jred\nline\r\u{9b}31m\u{7}"), "{text}");
     assert!(text.contains("group g%C3%A9\n") && text.contains("g%C3%A9/d%201"), "{text}");
     assert!(text.contains("h%20%E2%80%AE1"), "{text}");
-    // As it is printed, so it can be asked for; programs get the note whole.
+    // A name is accepted as it is printed; the JSON has the unescaped note.
     let json = tenure.run(&["ls", "g%C3%A9", "--json"]).json();
     assert_eq!(json["groups"][0]["members"][0]["note"], note);
 }
@@ -166,7 +166,7 @@ fn a_step_of_the_wall_clock_does_not_end_a_hold_in_sqlite() {
         Ran::of(tenure.command_of("timeout", &words).output().unwrap())
     };
     let date = |step| stepped(step, &["date", "+%s"]).ok().trim().parse::<i64>().unwrap();
-    // The step is real: a program that looks at the wall clock sees it.
+    // Programs do see the step of the wall clock.
     assert!(date("+1h") - date("-1h") > 7_000);
     for step in ["+1h", "-1h"] {
         check_json(&stepped(step, &[program, "ls", "--json"]).json(), true);

@@ -1,4 +1,4 @@
-//! The command as its users meet it: arguments in, text and exit code out.
+//! Tests of the `tenure` command: arguments in, text and exit code out.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,

@@ -21,7 +21,7 @@ fn printing_the_script_touches_nothing() {
     assert!(script.contains("CREATE TABLE message_inbox"), "the switchboard's, too");
     let json = tenure.run(&["migrate", "--print", "--json"]).json();
     assert_eq!(json, serde_json::json!({ "store": "sqlite:tenure.db", "script": script }));
-    // Nobody listens there, and nobody needs to.
+    // No server listens there: none is needed.
     let url = "postgres://me:s3cret@127.0.0.1:1/db?schema=lease";
     let ran = tenure.run(&["migrate", "--print", "--store", url]);
     ran.hides("s3cret");

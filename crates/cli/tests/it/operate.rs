@@ -1,4 +1,4 @@
-//! `tenure pause`, `resume`, `pin` and `evict`, and what all commands of operators refuse.
+//! `tenure pause`, `resume`, `pin` and `evict`, and refusals common to all operator commands.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use tenure_core::{Document, DutyId, GroupName, InstanceId, Label, Version};
 
 use crate::tenure::{Ran, Tenure, claim, join, join_for, with_store};
 
-/// What an engine says of itself, with room for two duties.
+/// Note of a member with room for two duties.
 const NOTE: &str = "tenure=1\nweight=1\nroom=2\nzone=eu\nname=one\nview=0\n";
 
-/// `host-1` holds `a` and `b`, `host-2` holds `c`, and `d` is free.
+/// Creates a group: `host-1` holds `a` and `b`, `host-2` holds `c`, and `d` is free.
 pub fn prepare(url: &str) {
     with_store(url, async |store| {
         let one = join(&*store, "poll", "host-1", NOTE).await;
@@ -25,7 +25,7 @@ pub fn prepare(url: &str) {
     });
 }
 
-/// The group's document, without what was in it before, and how often it was written.
+/// Returns the group's document without its history, and its version.
 pub fn group(url: &str, name: &str) -> (Version, GroupConfig) {
     with_store(url, async |store| {
         let stored = store.group_document(&GroupName::new(name).unwrap()).await.unwrap();
@@ -35,7 +35,7 @@ pub fn group(url: &str, name: &str) -> (Version, GroupConfig) {
     })
 }
 
-/// Writes into the document, as others might.
+/// Changes the document, as another process could.
 pub fn write(url: &str, name: &str, change: impl FnOnce(&mut GroupConfig)) {
     let (version, mut group) = group(url, name);
     change(&mut group);
@@ -49,7 +49,7 @@ pub fn instance(name: &str) -> InstanceId {
     InstanceId::new(name).unwrap()
 }
 
-/// What is in force, as `ls --json` shows it.
+/// Returns the directives in force, from `ls --json`.
 pub fn in_force(tenure: &Tenure, url: &str, name: &str) -> Value {
     tenure.run(&["ls", name, "--json", "--store", url]).json()["groups"][0]["in_force"].clone()
 }
@@ -110,7 +110,7 @@ fn names_that_nobody_knows_are_refused_and_nothing_changes() {
     }
     tenure.run(&["pause", "poll/a/b%zz"]).refused("ST011");
     assert_eq!(group(&url, "poll"), before);
-    // Who was not put out can still come.
+    // An instance that was not evicted can still join.
     with_store(&url, async |store| join(&*store, "poll", "host-3", NOTE).await);
 }
 
@@ -240,7 +240,7 @@ fn pins_that_cannot_be_followed_are_refused() {
     refused(&["poll/b", "host-6"], "host-6 takes no duties now");
     refused(&["poll/b", "host-7"], "host-7 has weight 0");
     refused(&["poll/b", "host-8"], "host-8 is cordoned");
-    // A pin that cannot be followed is refused in the place of another as well.
+    // Such a pin is refused as a replacement, too.
     refused(&["poll/a", "host-2", "--replace"], "host-2 is drained");
 }
 
@@ -249,7 +249,7 @@ fn more_is_not_pinned_than_there_is_room_for() {
     let tenure = Tenure::new();
     let url = tenure.sqlite("tenure.db");
     prepare(&url);
-    // Two fit, whichever way they are pinned to the only member of that name.
+    // Two duties fit, pinned by instance or by the name of the same member.
     tenure.run(&["pin", "poll/a", "host-1"]).ok();
     tenure.run(&["pin", "poll/b", "--name", "one"]).ok();
     let before = group(&url, "poll");
@@ -259,7 +259,7 @@ fn more_is_not_pinned_than_there_is_room_for() {
         assert!(ran.stderr.contains("3 duties would be pinned to "), "{ran:?}");
         assert!(ran.stderr.contains(", which has room for 2"), "{ran:?}");
     }
-    // A plan counts what is pinned already, and its own pins together.
+    // A plan counts existing pins and its own together.
     for pins in [&["--pin", "c=host-1"][..], &["--pin", "c=host-2", "--pin", "d=host-1"]] {
         let ran = tenure.run(&[&["plan", "poll", "--out", "plan"], pins].concat());
         ran.refused("DT012");
@@ -297,7 +297,7 @@ fn what_is_in_force_is_shown_and_what_is_stale_goes() {
     let shown = in_force(&tenure, &url, "poll");
     assert_eq!(shown.as_array().unwrap().len(), 11, "{shown}");
     let version = group(&url, "poll").0;
-    // What changes nothing writes nothing.
+    // A command without a change does not write.
     tenure.run(&["pause", "poll"]).ok();
     assert_eq!(group(&url, "poll").0, version);
     let ran = tenure.run(&["resume", "poll"]);
@@ -314,7 +314,7 @@ fn what_is_in_force_is_shown_and_what_is_stale_goes() {
     let shown = "\nIN_FORCE  ON      HOW\npin       poll/b  zone:eu\ndrain     host-1  anyway\n";
     assert!(text.contains(shown), "{text}");
 
-    // A document that nobody can read stops nobody from looking, and is not written over.
+    // A damaged document can still be listed, and is not overwritten.
     with_store(&url, async |store| {
         let (name, document) = (GroupName::new("other").unwrap(), "nonsense");
         let document = Document::new(document).unwrap();
@@ -327,7 +327,7 @@ fn what_is_in_force_is_shown_and_what_is_stale_goes() {
     tenure.run(&["pause", "other"]).refused("ST014");
 }
 
-/// Each reads the document, changes it and writes it: none may be lost.
+/// Concurrent commands read, change and write the document; no change may be lost.
 #[test]
 fn operators_at_the_same_time_do_not_undo_each_other() {
     let tenure = Tenure::new();
@@ -376,7 +376,7 @@ fn an_instance_is_evicted_at_its_ttl_or_now() {
     assert_eq!(member(0).unwrap()["evicted"], true);
     let text = tenure.run(&["evict", "poll", "host-1"]).ok();
     assert!(text.starts_with("host-1 of poll was evicted before\n2 duties will be free within "));
-    // Nothing can be pinned to it or drained from it any more.
+    // Nothing can be pinned to an evicted instance.
     let ran = tenure.run(&["pin", "poll/c", "host-1"]);
     ran.refused("DT012");
     assert!(ran.stderr.contains("host-1 is evicted"), "{ran:?}");
@@ -395,8 +395,8 @@ fn an_instance_is_evicted_at_its_ttl_or_now() {
     assert!(member(0).is_none());
 }
 
-/// An instance whose TTL is over may come back under its id: what is in force for it stays, and it
-/// can still be put out.
+/// An instance whose TTL has expired may join again under its id: its directives stay in force, and
+/// it can still be evicted.
 #[test]
 fn who_is_away_for_a_moment_is_not_forgotten() {
     let tenure = Tenure::new();
@@ -433,12 +433,12 @@ fn who_is_away_for_a_moment_is_not_forgotten() {
         let opened = store.open_session(&open).await.unwrap();
         assert_eq!(opened, tenure_core::store::Opened::Evicted);
     });
-    // Now it has ended for good.
+    // After the eviction it can never return, so its directives are dropped.
     tenure.run(&["resume", "poll/a"]).ok();
     assert!(group(&url, "poll").1.drained.is_empty());
 }
 
-/// Many operators at a time get through, one after the other.
+/// Many concurrent operator commands all succeed.
 #[test]
 fn operators_do_not_get_in_each_others_way() {
     let tenure = Tenure::new();

@@ -1,4 +1,4 @@
-//! `tenure explain --at`: a group as it was.
+//! `tenure explain --at`: the state of a group in the past.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::running::LIMIT;
 use crate::tenure::{Tenure, claim, join, with_store};
 use crate::why::{NOTE, edit, group, instance, of, prepare, shown, why};
 
-/// When the newest entry of the audit trail was made, as it is typed; the clock has gone on.
+/// Returns the time of the newest audit entry for `--at`; waits until the clock has advanced.
 fn moment(url: &str) -> String {
     let newest = with_store(url, async |store| {
         let entries = store.audit(&group(), AuditRange::first(1_000)).await.unwrap();
@@ -43,7 +43,7 @@ fn the_past_is_replayed_from_the_trail() {
         claim(&*store, &b, "0").await;
     });
     let later = moment(&url);
-    // Written by somebody who does not note it.
+    // A change without a history entry.
     with_store(&url, async |store| edit(&*store, |group| group.all_paused = true).await);
 
     let at = |time: &str| tenure.run(&["explain", "g/0", "--at", time, "--json"]);
@@ -61,7 +61,7 @@ fn the_past_is_replayed_from_the_trail() {
     let members = then["members"].as_array().unwrap();
     let names: Vec<&Value> = members.iter().map(|member| &member["instance"]).collect();
     assert_eq!(names, ["b", "c"], "a was evicted");
-    // What operators have paused since says nothing of then.
+    // A later pause has no effect on the past.
     assert_eq!((&then["paused"], &then["should_be"]), (&json!(false), &json!("b")));
     assert_eq!(tenure.run(&["explain", "g/0", "--json"]).json()["paused"], true);
 
@@ -78,13 +78,13 @@ fn the_past_is_replayed_from_the_trail() {
     }
 }
 
-/// What operators have changed since is taken back, also by a plan that was applied.
+/// Later changes by operators are undone, including those of an applied plan.
 #[test]
 fn what_operators_had_put_in_force_is_known_of_the_past() {
     let tenure = Tenure::new();
     let url = tenure.sqlite("tenure.db");
     prepare(&url);
-    // The next change is later than this.
+    // Returns a time before the next change.
     let tick = || {
         let now = process::unix_ms();
         wait_until("the clock goes on", LIMIT, || process::unix_ms() > now + 2).unwrap();
@@ -129,15 +129,15 @@ fn what_operators_had_put_in_force_is_known_of_the_past() {
     let ran = tenure.run(&["explain", "g/3", "--at", &later]).ok();
     assert!(ran.contains("\nin force   a is drained (hand-over)\n"), "{ran}");
 
-    // Somebody changes something and does not note it.
+    // A change without a history entry makes earlier directives uncertain.
     with_store(&url, async |store| edit(&*store, |group| group.all_paused = true).await);
     let then = at(&later);
     assert_eq!((&then["pin"], &then["in_force_known"]), (&json!("instance:b"), &json!(false)));
     assert!(then["notes"].to_string().contains("changed without a record"), "{}", then["notes"]);
 }
 
-/// A document that is as large as one can be is changed as if nothing were noted in it, and a dry
-/// run says the same as what follows it.
+/// A document of maximum size can be changed, without a history. A dry run has the same result as
+/// the command.
 #[test]
 fn a_full_document_can_still_be_changed() {
     let tenure = Tenure::new();
@@ -145,7 +145,7 @@ fn a_full_document_can_still_be_changed() {
     operate::prepare(&url);
     let small = "tenure-group 1\n".len();
     operate::write(&url, "poll", |group| {
-        // One line less than would fit, and then the rest of it: `pause a` is 8 bytes.
+        // Leave room for one more line: `pause a` is 8 bytes.
         let lines = Document::MAX_DOCUMENT_BYTES - small - 8;
         let rest = lines % 200 + 200;
         let lengths = std::iter::repeat_n(200, lines / 200 - 1).chain([rest / 2, rest - rest / 2]);
@@ -163,7 +163,7 @@ fn a_full_document_can_still_be_changed() {
         tenure.run(&["resume", "poll/a"]).ok();
     }
     assert_eq!(operate::group(&url, "poll").1, full);
-    // A plan, too.
+    // The same holds for a plan.
     tenure.run(&["plan", "poll", "--weight", "host-1=2", "--out", "plan"]).ok();
     for words in [&["apply", "plan", "--dry-run"][..], &["apply", "plan"]] {
         tenure.run(words).refused("ST011");

@@ -19,12 +19,12 @@ fn poll<'a>(targets: &'a str, options: &[&'a str], script: &'a str) -> Vec<&'a s
     [&before[..], &limits, options, &after].concat()
 }
 
-/// Notes who polled which target; two at a time would be noticed. The lock ends with the command,
-/// also when a slow machine makes it take too long.
+/// Script that records target and instance of a poll, and detects overlapping polls. The lock ends
+/// with the command, even if a slow machine lets it time out.
 const NOTE: &str = "exec 9> lock-$1; flock -n 9 || echo $1 >> overlaps
                     echo $1 $TENURE_TARGET $TENURE_DUTY $TENURE_EPOCH $TENURE_INSTANCE >> polls";
 
-/// The lines of `polls` as target and instance.
+/// Returns the lines of `polls` as target and instance.
 fn polls(tenure: &Tenure, count: usize) -> Vec<(String, String)> {
     let lines = tenure.lines("polls", count);
     let read = |line: &String| {
@@ -36,8 +36,8 @@ fn polls(tenure: &Tenure, count: usize) -> Vec<(String, String)> {
     lines.iter().map(read).collect()
 }
 
-/// Who polled each target in its last rounds: targets without so many polls, or with more than one
-/// instance in them, are left out.
+/// Returns the instance that polled each target in its last `rounds` polls. Targets with fewer
+/// polls, or with several instances, are left out.
 fn owners(tenure: &Tenure, rounds: usize) -> BTreeMap<String, String> {
     let mut newest: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (target, instance) in polls(tenure, 0).into_iter().rev() {
@@ -64,14 +64,14 @@ fn each_target_is_polled_once_per_interval_by_one_of_two() {
         shares.into_values().collect::<Vec<_>>()
     };
     wait_until("each polls its two, and nothing moves", LIMIT, || shares() == [2, 2]).unwrap();
-    // Not more often than due, however slow the machine is: a beat may be missed or late.
+    // Polls may be missed or late on a slow machine, but never more frequent than the interval.
     let all = polls(&tenure, 0);
     let most = BootClock.now().since(began).as_millis() / 500 + 2;
     for target in ["a", "b", "c", "d"] {
         let count = all.iter().filter(|(polled, _)| polled == target).count();
         assert!(count as u128 <= most, "{target}: {count} polls in {most} beats");
     }
-    // What the first had, the second goes on with.
+    // The second instance takes over the targets of the first.
     first.signal(Signal::TERM);
     first.exits(0);
     let goes_on = || {
@@ -95,7 +95,7 @@ fn a_poll_that_hangs_is_ended_and_the_others_go_on() {
     tenure.said(&running, "killed: it took longer than 1s");
     tenure.said(&running, "a poll takes longer than the interval of 500ms");
     assert!(all_gone(&pids));
-    // It is tried again, and never held up the other one.
+    // The poll is tried again, and never delayed the other target.
     tenure.pids("hangs/pids", 6);
     polls(&tenure, 4);
     assert_eq!(tenure.text("overlaps"), "");
@@ -147,7 +147,7 @@ fn a_poll_that_fails_is_told_and_tried_again() {
 fn a_running_poll_may_finish_when_tenure_is_asked_to_end() {
     let tenure = Tenure::new();
     let script = "mkfifo go 2> go.err; echo >> began; read line < go; echo >> finished";
-    // However slow the machine is, it is not ended for taking too long.
+    // The timeouts are too long to be reached even on a slow machine.
     let limits = ["--every", "500ms", "--ttl", "3m", "--timeout", "1m", "--drain", "1m"];
     let (targets, command) = (["poll", "--targets", "list:a"], ["--", "sh", "-c", script]);
     let running = tenure.start("1", &[&targets[..], &limits, &command].concat());
@@ -176,9 +176,9 @@ fn a_guard_that_dies_takes_its_poll_along_and_nothing_else() {
     let running = tenure.start("1", &poll("list:a", &[], &family(":")));
     let pids = tenure.pids("pids", 3)[..3].to_vec();
     rustix::process::kill_process(running.guard(), Signal::KILL).unwrap();
-    tenure.said(&running, "the guard has died, and the command was killed");
+    tenure.said(&running, "the guard died; the command was killed");
     assert!(all_gone(&pids));
-    // Another guard starts the next one.
+    // Another guard runs the next poll.
     std::fs::remove_file(tenure.path("hold")).unwrap();
     tenure.pids("pids", 6);
     running.signal(Signal::TERM);
@@ -192,7 +192,7 @@ fn a_guard_that_is_stopped_does_not_save_its_poll() {
     let pids = tenure.pids("pids", 3)[..3].to_vec();
     let guard = running.guard();
     rustix::process::kill_process(guard, Signal::STOP).unwrap();
-    tenure.said(&running, "the guard did not end the command in time, and it was killed");
+    tenure.said(&running, "the guard did not end the command in time; both were killed");
     assert!(all_gone(&pids));
     wait_until("the guard has ended", LIMIT, || all_gone(&[guard])).unwrap();
     running.signal(Signal::TERM);
@@ -203,7 +203,7 @@ fn a_guard_that_is_stopped_does_not_save_its_poll() {
 fn a_poll_whose_hold_is_lost_is_ended_at_once() {
     let tenure = Tenure::new();
     let script = format!("echo $TENURE_INSTANCE >> ready; {}", family(":"));
-    // It may take longer than the next renewal, which finds out, is away.
+    // The timeout is longer than the time until the next renewal, which detects the loss.
     let limits = ["--ttl", "30s", "--timeout", "12s", "--grace", "1s", "--every", "500ms"];
     let (targets, command) = (["poll", "--targets", "list:a"], ["--", "sh", "-c", &script]);
     let words = [&targets[..], &limits, &command].concat();
@@ -215,13 +215,13 @@ fn a_poll_whose_hold_is_lost_is_ended_at_once() {
     assert_eq!(running.wait().code(), Some(1));
 }
 
-/// While nobody can renew, what is left of a hold becomes too little before it is lost.
+/// During an outage, no poll begins when the time left of the hold is too short.
 #[test]
 fn no_poll_begins_that_could_outlast_its_hold() {
     let tenure = Tenure::new();
     let running = tenure.start("1", &poll("list:a", &[], "echo >> began"));
     tenure.lines("began", 1);
-    // Everybody else who writes to the store waits for this.
+    // This transaction blocks all other writers.
     let writer = rusqlite::Connection::open(tenure.path("tenure.db")).unwrap();
     writer.execute_batch("BEGIN IMMEDIATE").unwrap();
     tenure.said(&running, "too little time is left: ");
@@ -229,7 +229,7 @@ fn no_poll_begins_that_could_outlast_its_hold() {
     let begun = tenure.lines("began", 1).len();
     tenure.said(&running, "\"event\":\"expired\"");
     assert_eq!(tenure.lines("began", 1).len(), begun);
-    // It goes on when the store does.
+    // Polls resume when the store is available again.
     writer.execute_batch("COMMIT").unwrap();
     tenure.lines("began", begun + 1);
     tenure.said(&running, r#""event":"poll_resumed""#);
@@ -239,7 +239,8 @@ fn no_poll_begins_that_could_outlast_its_hold() {
     running.exits(0);
 }
 
-/// While it was stopped its guard has ended the poll, and said so: that comes before its own timer.
+/// While `tenure` is stopped, its guard ends the poll. That report takes precedence over the timer
+/// of `tenure`.
 #[test]
 fn a_poll_that_was_ended_while_tenure_was_stopped_is_not_taken_for_lost() {
     let tenure = Tenure::new();
@@ -257,7 +258,7 @@ fn a_poll_that_was_ended_while_tenure_was_stopped_is_not_taken_for_lost() {
     running.exits(0);
 }
 
-/// Who holds which target.
+/// Returns the holder of each target.
 fn holders(tenure: &Tenure) -> Vec<Option<String>> {
     let groups = tenure.run(&["ls", "poll", "--json"]).json();
     let duties = groups["groups"][0]["duties"].as_array().cloned().unwrap_or_default();

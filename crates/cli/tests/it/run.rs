@@ -12,10 +12,10 @@ use crate::running::{LIMIT, STAY, all_gone, family};
 use crate::stores::name;
 use crate::tenure::{Ran, Tenure};
 
-/// What the log says of somebody who waits.
+/// Log event of a process that waits for the duty.
 const STANDBY: &str = r#""event":"standby""#;
 
-/// The words before a shell script.
+/// Returns the arguments to run a shell script.
 fn shell<'a>(options: &[&'a str], script: &'a str) -> Vec<&'a str> {
     let before = ["run", "--duty", "demo/one", "--ttl", "3s"];
     [&before[..], options, &["--", "sh", "-c", script]].concat()
@@ -27,7 +27,7 @@ fn run(tenure: &Tenure, options: &[&str], script: &str) -> Ran {
     Ran { code, stdout: tenure.text("run.out"), stderr: tenure.text("run.err") }
 }
 
-/// Nobody holds the duty.
+/// Checks that the duty is free and the group has no members.
 #[track_caller]
 fn is_free(tenure: &Tenure) {
     let groups = tenure.run(&["ls", "demo", "--json"]).json();
@@ -35,7 +35,7 @@ fn is_free(tenure: &Tenure) {
     assert_eq!(groups["groups"][0]["members"], serde_json::json!([]));
 }
 
-/// The fields of a deadline file.
+/// Returns the fields of a deadline file.
 fn fields(text: &str) -> Vec<(&str, &str)> {
     text.lines().map(|line| line.split_once('=').unwrap()).collect()
 }
@@ -57,7 +57,7 @@ fn a_command_knows_its_duty_and_how_long_it_has() {
     assert_eq!((fields[2].1, fields[3].1), ("1", "held"));
     let deadline = LocalInstant::from_nanos(fields[0].1.parse().unwrap());
     assert!(before < deadline && deadline < BootClock.now().plus(Duration::from_secs(3)));
-    // When its time is over so is the file; while it was there, it was nobody else's.
+    // The file is removed at the end; it was readable by its owner only.
     assert!(!std::path::Path::new(lines[3]).exists());
     let mode = std::fs::metadata(tenure.path("deadline")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
@@ -131,7 +131,7 @@ fn term_asks_for_an_end_and_waits_for_it() {
     is_free(&tenure);
 }
 
-/// Whoever has the file open still reads what was there: it is replaced, not written over.
+/// The file is replaced, not overwritten: an open descriptor still reads the old content.
 #[test]
 fn the_deadline_file_is_replaced_when_the_hold_is_renewed() {
     let tenure = Tenure::new();
@@ -146,7 +146,7 @@ fn the_deadline_file_is_replaced_when_the_hold_is_renewed() {
     assert_eq!(fields(&second)[3], ("state", "held"));
 }
 
-/// The guard knows of each renewal: four of them take longer than the first deadline was away.
+/// The guard gets each renewal: four of them take longer than the first deadline allows.
 #[test]
 fn a_command_runs_as_long_as_its_hold_is_renewed() {
     let tenure = Tenure::new();
@@ -156,8 +156,8 @@ fn a_command_runs_as_long_as_its_hold_is_renewed() {
     assert_eq!(tenure.lines("began", 1).len(), 1);
 }
 
-/// The next renewal finds out, which comes within a third of the TTL. The guard alone would end it
-/// too, at the deadline: after more than this test waits.
+/// The next renewal, within a third of the TTL, detects the loss. The guard alone would end the
+/// command only at the deadline, which is later than the limit of this test.
 #[test]
 fn a_command_whose_hold_is_lost_can_read_so_and_is_ended() {
     let tenure = Tenure::new();
@@ -207,12 +207,12 @@ fn who_does_not_want_to_wait_is_told_who_holds_the_duty() {
     let said = format!("\nST025: the duty is held by another instance: {holder} holds demo/one\n");
     assert!(ran.stderr.contains(&said), "{ran:?}");
     assert!(ran.stderr.contains("\nhint: start without --no-wait to wait for it; "), "{ran:?}");
-    // Alone, nobody has to wait.
+    // A free duty is granted without waiting.
     let alone = ["run", "--duty", "demo2/one", "--no-wait", "--", "true"];
     assert_eq!(tenure.run(&alone).code, Some(0));
 }
 
-/// On a store, a second one waits for the first and goes on under a larger epoch.
+/// A second instance waits for the first, then runs under a larger epoch.
 fn the_second_waits_for_the_first(store: &str) {
     let tenure = Tenure::new();
     let options = ["--store", store];
@@ -228,7 +228,7 @@ fn the_second_waits_for_the_first(store: &str) {
     let epochs = tenure.lines("epochs", 2);
     let epochs: Vec<u64> = epochs.iter().map(|epoch| epoch.parse().unwrap()).collect();
     assert!(epochs[0] < epochs[1], "{epochs:?}");
-    // Whether others can take part is said where it begins.
+    // The first log line says whether only this host can take part.
     let said = tenure.text("a.err");
     let first = said.lines().next().unwrap();
     assert!(first.contains(r#""event":"store""#), "{said}");
@@ -266,8 +266,8 @@ fn when_tenure_is_killed_nothing_of_the_command_is_left() {
     assert!(!std::path::Path::new(&file).parent().unwrap().exists(), "{file}");
 }
 
-/// Whoever gets the duty next can be sure that nothing of the one before runs any more, although
-/// that one is stopped and can end nothing itself.
+/// When the next holder starts, no process of the previous command runs any more, although its
+/// `tenure` is stopped.
 #[test]
 fn a_stopped_tenure_does_not_keep_its_command_from_being_ended_in_time() {
     let tenure = Tenure::new();
@@ -282,7 +282,7 @@ fn a_stopped_tenure_does_not_keep_its_command_from_being_ended_in_time() {
     assert_eq!(tenure.text("alive"), "");
     assert!(all_gone(&pids));
 
-    // Awake again, it has lost the duty; it waits for it and starts the command once more.
+    // Continued, `tenure` has lost the duty: it waits for it and runs the command again.
     stopped.signal(Signal::CONT);
     let epochs = tenure.lines("epochs", 7);
     let epochs: Vec<u64> = epochs.iter().map(|epoch| epoch.parse().unwrap()).collect();
@@ -308,7 +308,7 @@ fn a_guard_that_is_stopped_does_not_save_the_command() {
     let running = tenure.start("a", &shell(&[], &family(":")));
     let (pids, guard) = (tenure.pids("pids", 3), running.guard());
     rustix::process::kill_process(guard, Signal::STOP).unwrap();
-    // Nobody renews: the deadline comes, and the guard sleeps over it.
+    // After TERM, the stopped guard does not end the command in time.
     running.signal(Signal::TERM);
     running.exits(125);
     assert!(all_gone(&pids) && all_gone(&[guard]));
@@ -344,8 +344,8 @@ fn a_store_that_promises_too_little_is_not_used() {
     assert!(ran.stderr.contains("ST027: "), "{ran:?}");
 }
 
-/// As the first process of a container: orphans are reaped, TERM is heard, the exit code is passed
-/// on. Needs the right to make a PID namespace, as root has it.
+/// As process 1 of a container, `tenure` reaps orphans, handles TERM and passes on the exit code.
+/// Needs the right to create a PID namespace, as root has.
 #[test]
 fn it_can_be_the_first_process() {
     let tenure = Tenure::new();

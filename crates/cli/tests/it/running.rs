@@ -1,4 +1,4 @@
-//! Commands of `tenure` that run for long, and what the programs that they start leave behind.
+//! Helpers for long-running commands, and for the files and processes of the programs they start.
 
 use std::fs::File;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -11,10 +11,10 @@ use testkit::wait_until;
 
 use crate::tenure::{Tenure, with_store};
 
-/// However slow the machine is, it does not take that long.
+/// Timeout of waiting, long enough for slow machines.
 pub const LIMIT: Duration = Duration::from_secs(60);
 
-/// A process that is killed when the test is over.
+/// A process that is killed on drop.
 #[derive(Debug)]
 pub struct Running {
     child: Child,
@@ -22,24 +22,24 @@ pub struct Running {
 }
 
 impl Tenure {
-    /// Starts `tenure`; what it says is in the file `NAME.err`, what it prints in `NAME.out`.
+    /// Starts `tenure`, with standard output in `NAME.out` and standard error in `NAME.err`.
     pub fn start(&self, name: &str, words: &[&str]) -> Running {
         self.start_this(name, self.command(words))
     }
 
     pub fn start_this(&self, name: &str, mut command: Command) -> Running {
         let file = |kind: &str| File::create(self.path(&format!("{name}.{kind}"))).unwrap();
-        // A terminal of whoever runs the tests stays out of it.
+        // Without standard input, the terminal of the test run is not used.
         let child = command.stdin(Stdio::null()).stdout(file("out")).stderr(file("err"));
         Running { child: child.spawn().unwrap(), stderr: format!("{name}.err") }
     }
 
-    /// What is in a file; nothing if there is none.
+    /// Returns the content of a file; empty if it does not exist.
     pub fn text(&self, name: &str) -> String {
         std::fs::read_to_string(self.path(name)).unwrap_or_default()
     }
 
-    /// Waits until a file has so many whole lines.
+    /// Waits until a file has `count` complete lines; returns all of them.
     #[track_caller]
     pub fn lines(&self, name: &str, count: usize) -> Vec<String> {
         let whole = || {
@@ -52,14 +52,14 @@ impl Tenure {
         whole()
     }
 
-    /// Process ids that were written to a file, one per line.
+    /// Waits for process ids in a file, one per line.
     #[track_caller]
     pub fn pids(&self, name: &str, count: usize) -> Vec<Pid> {
         let lines = self.lines(name, count);
         lines.iter().map(|line| Pid::from_raw(line.parse().unwrap()).unwrap()).collect()
     }
 
-    /// An operator takes the session of an instance away.
+    /// Evicts an instance at once.
     pub fn evict(&self, group: &str, instance: &str) {
         let (group, why) = (GroupName::new(group).unwrap(), Reason::new("test").unwrap());
         let instance = InstanceId::new(instance).unwrap();
@@ -68,7 +68,7 @@ impl Tenure {
         });
     }
 
-    /// Waits until a process has said something.
+    /// Waits until a process has printed this to standard error.
     #[track_caller]
     pub fn said(&self, running: &Running, what: &str) {
         let said = || self.text(&running.stderr);
@@ -86,7 +86,7 @@ impl Running {
         kill_process(self.pid(), signal).unwrap();
     }
 
-    /// Fails instead of waiting for ever.
+    /// Waits for the process to exit; fails after a timeout.
     #[track_caller]
     pub fn wait(&mut self) -> ExitStatus {
         let ended = wait_until("it ends", LIMIT, || self.child.try_wait().unwrap().is_some());
@@ -103,7 +103,7 @@ impl Running {
         assert_eq!(self.wait().code(), Some(code));
     }
 
-    /// The guard that it has started.
+    /// Returns the guard that the process has started.
     pub fn guard(&self) -> Pid {
         children(self.pid())[0]
     }
@@ -116,7 +116,7 @@ impl Drop for Running {
     }
 }
 
-/// The processes whose parent this is.
+/// Returns the children of a process.
 pub fn children(pid: Pid) -> Vec<Pid> {
     let pid = pid.as_raw_pid();
     let text = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
@@ -128,11 +128,11 @@ pub fn all_gone(pids: &[Pid]) -> bool {
     pids.iter().all(|pid| test_kill_process(*pid).is_err())
 }
 
-/// A shell that never ends by itself: it waits at a pipe that it has open itself.
+/// Shell script that never ends by itself: it waits on a pipe that it holds open.
 pub const STAY: &str = "test -p hold || mkfifo hold; exec 9<>hold; while :; do read line <&9; done";
 
-/// A command, a grandchild, and a grandchild in a session of its own whose parent is gone; all of
-/// them begin with `first`. Their process ids are in the file `pids`.
+/// Returns a script with a child, and an orphan in a session of its own. All of them begin with
+/// `first` and write their process ids to the file `pids`.
 pub fn family(first: &str) -> String {
     let stay = format!("{first}; echo $$ >> pids; while :; do read line <&9; done");
     format!(

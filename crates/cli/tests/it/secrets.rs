@@ -1,4 +1,4 @@
-//! A password or a key in the wrong place is not repeated.
+//! Misplaced passwords and keys: errors do not repeat them.
 
 use crate::tenure::{Ran, Tenure};
 
@@ -37,7 +37,7 @@ fn a_url_in_the_place_of_a_name_is_bad_usage() {
     assert_eq!(ran.code, Some(2), "{ran:?}");
     ran.hides("s3cret");
     assert!(!tenure.path("to.db").exists());
-    // An address is a fine name of a duty.
+    // A duty's name may be an address.
     tenure.run(&["forget", "mail/gmail:user:a@b", "--store", &from]).ok();
     tenure.run(&["ls", "a:b%40c", "--store", &from]).ok();
 }
@@ -65,12 +65,12 @@ fn keys_in_the_wrong_variable_are_not_shown() {
             ran.refused("ST024");
         }
     }
-    // A path is a help to whoever has mistyped it.
+    // A misspelt path is shown.
     let words = ["checkpoint", "verify", "--store", &url, "--signing-keys-file", "no-such.keys"];
     assert!(tenure.run(&words).stderr.contains("no-such.keys"));
 }
 
-/// Whoever asks for signed checkpoints gets them, or is told why not before anything starts.
+/// Without usable signing keys, commands that sign fail before anything starts.
 #[test]
 fn no_member_starts_without_the_keys_that_it_was_told_to_use() {
     let tenure = Tenure::new();

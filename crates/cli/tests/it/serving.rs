@@ -1,11 +1,11 @@
-//! `tenure serve`: what keeps it from starting.
+//! `tenure serve`: errors at the start.
 
 use std::net::TcpListener;
 use std::process::Command;
 
 use crate::tenure::{Ran, Tenure};
 
-/// The command, which is ended if it starts to serve after all.
+/// Returns the command; `timeout` ends it if it starts after all.
 fn command(tenure: &Tenure, words: &[&str]) -> Command {
     let limited = ["30", env!("CARGO_BIN_EXE_tenure"), "serve"];
     tenure.command_of("timeout", &[&limited, words].concat())
@@ -44,7 +44,7 @@ fn what_makes_no_sense_is_refused_before_anything_is_made() {
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{words:?}: {ran:?}");
         assert!(ran.stderr.contains(says), "{words:?} should say {says}: {ran:?}");
     }
-    // In a variable, too, and what stands there is not repeated.
+    // A bad value of a variable is refused, too, and not repeated.
     let mut command = command(&tenure, &[]);
     let ran = Ran::of(command.env("TENURE_LISTEN", "me:s3cret@h").output().unwrap());
     assert_eq!(ran.code, Some(2), "{ran:?}");
@@ -53,7 +53,7 @@ fn what_makes_no_sense_is_refused_before_anything_is_made() {
         let ran = serve(&tenure, &["--store", store]);
         ran.refused("ST001");
         ran.hides("s3cret");
-        assert!(ran.stderr.contains("this needs tables"), "{ran:?}");
+        assert!(ran.stderr.contains("this store has no tables"), "{ran:?}");
     }
     assert_eq!(std::fs::read_dir(tenure.path(".")).unwrap().count(), 0);
 }
@@ -79,7 +79,7 @@ fn a_store_that_promises_too_little_is_refused() {
     assert!(ran.stderr.contains(says), "{ran:?}");
     let ran = serve(&tenure, &["--require", "perfect"]);
     assert_eq!(ran.code, Some(2), "{ran:?}");
-    // What it does give is enough: the next refusal is another one.
+    // The level of the store is enough, so the next check fails.
     let ran = serve(&tenure, &["--listen", "0.0.0.0:0", "--require", "fenced"]);
     assert!(ran.stderr.contains("SW001: "), "{ran:?}");
 }

@@ -21,7 +21,7 @@ fn an_instance_is_cordoned_and_gets_duties_again() {
     assert_eq!(in_force(&tenure, &url, "poll"), line);
     let text = tenure.run(&["cordon", "poll", "host-1"]).ok();
     assert_eq!(text, "host-1 of poll was cordoned before\n");
-    // Members plan by it.
+    // Members respect the cordon.
     let free = tenure.run(&["explain", "poll/d", "--json"]).json();
     assert_eq!(
         (&free["should_be"], &free["members"][0]["takes"]),
@@ -67,7 +67,7 @@ fn an_instance_is_given_a_weight_and_has_its_own_again() {
         "weight": 0, "before": 3,
     });
     assert_eq!(json, expected);
-    // Nobody would be left to take what it has.
+    // No other member would take its duties.
     tenure.run(&["weight", "poll", "host-2", "0"]).refused("DT007");
     let text = tenure.run(&["weight", "poll", "host-1", "--remove"]).ok();
     assert_eq!(text, "host-1 of poll has its own weight again; before it had 0\n");
@@ -76,7 +76,7 @@ fn an_instance_is_given_a_weight_and_has_its_own_again() {
     assert_eq!(group(&url, "poll").1.weights, [].into());
 }
 
-/// Only who takes the duties away from the last one is refused.
+/// A change is refused only if it leaves no member that takes duties.
 #[test]
 fn the_last_one_that_takes_duties_keeps_its_weight() {
     let tenure = Tenure::new();
@@ -88,12 +88,12 @@ fn the_last_one_that_takes_duties_keeps_its_weight() {
     tenure.run(&["weight", "poll", "host-3", "1"]).ok();
     tenure.run(&["weight", "poll", "host-1", "0"]).ok();
     tenure.run(&["weight", "poll", "host-2", "0"]).ok();
-    // Its own weight is nothing.
+    // Its own weight is 0.
     let ran = tenure.run(&["weight", "poll", "host-3", "--remove"]);
     ran.refused("DT007");
     assert!(ran.stderr.contains("no member of poll would take the duties of "), "{ran:?}");
     tenure.run(&["weight", "poll", "host-3", "0"]).refused("DT007");
-    // Nobody takes anything: nothing is taken away.
+    // No member takes duties any more, so nothing is lost.
     tenure.run(&["cordon", "poll", "host-3"]).ok();
     tenure.run(&["weight", "poll", "host-3", "0"]).ok();
     tenure.run(&["weight", "poll", "host-3", "--remove"]).ok();

@@ -1,4 +1,4 @@
-//! The command against real servers, in a schema or under a prefix of its own.
+//! Commands on real servers, with a schema or prefix of their own.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
@@ -12,7 +12,7 @@ use uuid::Uuid;
 use crate::ls::{check_json, prepare};
 use crate::tenure::{Ran, Tenure};
 
-/// A name that nobody else uses.
+/// Returns a unique name.
 pub fn name() -> String {
     format!("cli_{}", Uuid::new_v4().simple())
 }
@@ -51,7 +51,7 @@ fn a_wrong_password_is_denied_and_not_repeated() {
     tenure.run(&["ls", "--store", &absent]).refused("ST003");
 }
 
-/// The command is built with TLS, and trusts whom the system trusts.
+/// The command has TLS and trusts the certificate authorities of the system.
 #[test]
 fn encrypted_servers_are_trusted_as_the_system_does() {
     if service(TEST_POSTGRES).is_none() || service(TEST_REDIS).is_none() {
@@ -97,7 +97,7 @@ fn a_role_that_may_not_make_tables_works_on_tables_made_for_it() {
     tenure.run(&["ls", "--store", &url]).refused("ST015");
     tenure.run(&["migrate", "--store", &url]).refused("ST005");
 
-    // What an administrator does: run the script, then what its last lines say.
+    // As an administrator, run the script, then the statements of its last lines.
     let script = tenure.run(&["migrate", "--print", "--store", &url]).ok();
     let file = tenure.path("migrate.sql");
     std::fs::write(&file, &script).unwrap();
@@ -133,7 +133,7 @@ fn redis_is_looked_at_when_it_is_built_in() {
     assert!(tenure.run(&["migrate", "--store", &url]).ok().ends_with("is up to date\n"));
 }
 
-/// A client in the middle of a transaction, under a hold that expired long ago.
+/// A client is in the middle of a transaction under a hold that expired long ago.
 #[test]
 fn run_logs_whose_backend_it_ended() {
     let Some(server) = service(TEST_POSTGRES) else { return };

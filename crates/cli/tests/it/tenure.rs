@@ -1,4 +1,4 @@
-//! Runs the command, and prepares stores for it to look at.
+//! Helpers that run the command and prepare stores.
 
 use std::fmt::Debug;
 use std::path::PathBuf;
@@ -13,13 +13,13 @@ use tenure_core::{DutyKey, Hold, InstanceId, Note, Reason, Session, Store, Ttl};
 use tenure_duty::process;
 use tenure_store::{IfAbsent, StoreUrl};
 
-/// The command in a folder of its own, without the variables of whoever runs the tests.
+/// A folder to run the command in, without the variables of the test's environment.
 #[derive(Debug)]
 pub struct Tenure {
     folder: TempDir,
 }
 
-/// What became of a run.
+/// Result of a run.
 #[derive(Debug)]
 pub struct Ran {
     pub code: Option<i32>,
@@ -36,7 +36,7 @@ impl Tenure {
         self.folder.path().join(name)
     }
 
-    /// The URL of a SQLite store in the folder.
+    /// Returns the URL of a SQLite store in the folder.
     pub fn sqlite(&self, name: &str) -> String {
         format!("sqlite:{}", self.path(name).display())
     }
@@ -73,24 +73,24 @@ impl Ran {
         }
     }
 
-    /// The run went well; gives standard output.
+    /// Checks that the run succeeded; returns standard output.
     #[track_caller]
     pub fn ok(self) -> String {
         assert_eq!(self.code, Some(0), "{self:?}");
         self.stdout
     }
 
-    /// The run went well and printed one JSON document.
+    /// Checks that the run succeeded; returns the JSON document that it printed.
     #[track_caller]
     pub fn json(self) -> Value {
         serde_json::from_str(&self.ok()).unwrap()
     }
 
-    /// The run was refused with this code, and said what was kept and what to do.
+    /// Checks that the run failed with this code, kept everything and printed a hint.
     #[track_caller]
     pub fn refused(&self, code: &str) {
         let exit = match code {
-            // What was typed cannot be used, whichever command it was.
+            // The argument is invalid, whatever the command.
             "ST001" | "ST011" | "ST024" => 2,
             "ST031" => 5,
             _ => 1,
@@ -109,14 +109,14 @@ impl Ran {
         assert!(lines[2].ends_with(&format!("; see `tenure errors {code}`")), "{self:?}");
     }
 
-    /// Nowhere in what was printed.
+    /// Checks that the output does not contain a secret.
     #[track_caller]
     pub fn hides(&self, secret: &str) {
         assert!(!self.stdout.contains(secret) && !self.stderr.contains(secret), "{self:?}");
     }
 }
 
-/// Does something to a store, from this process.
+/// Runs operations on a store from this process; creates the store if it is missing.
 pub fn with_store<T: Debug>(url: &str, work: impl AsyncFnOnce(Arc<dyn Store>) -> T) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -125,7 +125,7 @@ pub fn with_store<T: Debug>(url: &str, work: impl AsyncFnOnce(Arc<dyn Store>) ->
     })
 }
 
-/// A member with a TTL that outlasts every test.
+/// Joins a group with a TTL longer than any test.
 pub async fn join(store: &dyn Store, group: &str, instance: &str, note: &str) -> Session {
     join_for(store, group, instance, note, Duration::from_secs(600)).await
 }

@@ -13,11 +13,11 @@ use testkit::wait_until;
 use crate::running::LIMIT;
 use crate::tenure::Tenure;
 
-/// What the shell shows when it waits for a command. Ctrl-C and Ctrl-Z throw away what was typed
-/// ahead, so whoever types waits for this.
+/// Prompt of the shell. Ctrl-C and Ctrl-Z discard what was typed ahead, so wait for the prompt
+/// before typing.
 const PROMPT: &str = "desk> ";
 
-/// A shell at a terminal of its own.
+/// A shell on a terminal of its own.
 struct Desk {
     shell: Child,
     keyboard: File,
@@ -43,7 +43,7 @@ impl Desk {
         let shown = Arc::clone(&screen);
         std::thread::spawn(move || {
             let mut some = [0; 1024];
-            // Reading ends with an error when nobody has the terminal open any more.
+            // Reading fails when no process has the terminal open any more.
             while let Ok(count @ 1..) = paper.read(&mut some) {
                 shown.lock().unwrap().push_str(&String::from_utf8_lossy(&some[..count]));
             }
@@ -55,7 +55,7 @@ impl Desk {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Waits for a text on the screen; what was before is not looked at again.
+    /// Waits for a text on the screen; earlier output is skipped.
     #[track_caller]
     fn sees(&self, text: &str) {
         let seen = wait_until(text, LIMIT, || self.screen.lock().unwrap().contains(text));
@@ -73,7 +73,7 @@ impl Drop for Desk {
     }
 }
 
-/// What is typed is echoed: the arithmetic tells what was printed from what was typed.
+/// The terminal echoes what is typed; the arithmetic distinguishes output from echo.
 #[test]
 fn the_command_has_the_terminal_while_it_runs() {
     has_the_terminal("");
@@ -90,25 +90,25 @@ fn has_the_terminal(option: &str) {
     let run = format!("\"$TENURE\" run --duty demo/one --ttl 60s {option} -- sh -c");
     let script = "echo ready-$((1+1)); while read line; do echo \"got-$line\"; done";
 
-    // It reads what is typed.
+    // The command reads from the terminal.
     desk.press(&format!("{run} '{script}'\n"));
     desk.sees("ready-2");
     desk.press("one\n");
     desk.sees("got-one");
 
-    // Ctrl-Z stops it, and the shell has the terminal.
+    // Ctrl-Z stops the command, and the shell gets the terminal.
     desk.press("\u{1a}");
     desk.sees("Stopped");
     desk.sees(PROMPT);
     desk.press("echo back-$((2+2))\n");
     desk.sees("back-4");
 
-    // Brought back, it goes on where it was.
+    // In the foreground again, the command continues.
     desk.press("fg\n");
     desk.press("two\n");
     desk.sees("got-two");
 
-    // In the background it has no terminal, and is stopped as soon as it wants to read.
+    // In the background the command has no terminal, and is stopped when it reads.
     desk.press("\u{1a}");
     desk.sees("Stopped");
     desk.sees(PROMPT);
@@ -119,7 +119,7 @@ fn has_the_terminal(option: &str) {
     desk.press("three\n");
     desk.sees("got-three");
 
-    // Ctrl-C ends it, and the shell learns so.
+    // Ctrl-C ends the command, and the shell gets the exit code.
     desk.press("\u{3}");
     desk.sees(PROMPT);
     desk.press("echo code-$?-$((4+4))\n");
@@ -135,13 +135,13 @@ fn has_the_terminal(option: &str) {
     desk.sees(PROMPT);
     desk.press("echo code-$?-$((6+6))\n");
     desk.sees("code-130-12");
-    // The shell ends when the one in the background has.
+    // End the background command before the shell.
     desk.press("kill %1; wait; exit\n");
     desk.shell.wait().unwrap();
 }
 
-/// Between a terminal and the command stands a script, which goes on afterwards. No shell with job
-/// control takes the terminal for it, or puts it right.
+/// A script runs the command and continues afterwards. It has no job control, so no shell takes the
+/// terminal back for it or restores its settings.
 #[test]
 fn a_script_has_the_terminal_again_as_it_was() {
     let tenure = Tenure::new();
@@ -197,7 +197,7 @@ fn a_drain_shows_how_far_it_came_in_one_line() {
     desk.shell.wait().unwrap();
 }
 
-/// `tenure top` paints over itself, and Ctrl-C is its end, not its failure.
+/// `tenure top` overwrites its output, and ends with exit code 0 on Ctrl-C.
 #[test]
 fn top_has_the_screen_until_ctrl_c() {
     let tenure = Tenure::new();
@@ -213,8 +213,8 @@ fn top_has_the_screen_until_ctrl_c() {
     desk.sees("ended-0");
 }
 
-/// Whoever gives no file is told what is waited for. A long count shows how far it came in one
-/// line, which is gone in the end.
+/// Without a file, the command prints that it reads from the terminal. A long count shows its
+/// progress in one line, which is removed at the end.
 #[test]
 fn a_plan_of_buckets_talks_to_people() {
     let tenure = Tenure::new();

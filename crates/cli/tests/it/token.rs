@@ -1,4 +1,4 @@
-//! `tenure token` and `tenure fence`: what operators do beside the switchboard, on its store.
+//! `tenure token` and `tenure fence` on the store of a switchboard.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::tenure::{Ran, Tenure};
 const SCOPE: [&str; 6] =
     ["--channel", "telegram", "--provider", "telegram", "--endpoint", "bot_alpha"];
 
-/// The command on a store of its own.
+/// A store of its own for the command.
 struct Place {
     tenure: Tenure,
     store: String,
@@ -37,7 +37,7 @@ impl Place {
         Ran::of(command.output().unwrap())
     }
 
-    /// Makes a token for the endpoint; gives its id and its text.
+    /// Creates a token; returns its id and its text.
     fn create(&self, more: &[&str]) -> (String, String) {
         let words = [&["token", "create", "--json"], more].concat();
         let made = self.run(&words).json();
@@ -50,7 +50,7 @@ impl Place {
         listed["tokens"].as_array().unwrap().clone()
     }
 
-    /// Does something that only the server does.
+    /// Runs an operation that only the server does.
     fn with<T>(&self, work: impl AsyncFnOnce(&dyn Storage) -> T) -> T {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
@@ -76,7 +76,7 @@ impl Place {
     }
 }
 
-/// A token is shown once: when nobody reads it, whoever made it learns so.
+/// A token is printed only once, so a closed pipe is an error.
 #[test]
 fn a_token_that_nobody_reads_is_told_of() {
     let place = Place::sqlite();
@@ -154,7 +154,7 @@ fn a_token_is_shown_once_and_never_again() {
 
 #[test]
 fn a_token_is_replaced_without_shutting_anybody_out() {
-    // The suite of the storage has the rest on PostgreSQL, and is faster.
+    // The storage suite covers the other cases on PostgreSQL, and is faster.
     for place in [Some(Place::sqlite()), Place::postgres()].into_iter().flatten() {
         let roles = ["--role", "read", "--role", "ingest", "--type", "development"];
         let (old, _) = place.create(&[&SCOPE[..], &roles].concat());
@@ -173,14 +173,14 @@ fn a_token_is_replaced_without_shutting_anybody_out() {
         for same in ["roles", "scope", "environment"] {
             assert_eq!(first[same], second[same], "{same}");
         }
-        // Roles that are given are not inherited, and a scope only by those who submit.
+        // Given roles replace the inherited ones; a token with other roles inherits no scope.
         let given = ["--replaces", &old, "--role", "admin", "--env", "staging"];
         let (reader, text) = place.create(&given);
         assert!(text.starts_with("sw_staging_"));
         let shown = place.run(&["token", "show", &reader, "--json"]).json();
         assert_eq!((&shown["roles"], &shown["scope"]), (&json!(["admin"]), &Value::Null));
 
-        // It is in use.
+        // A token in use is not revoked without --force.
         let revoke = ["token", "revoke", &old, "--reason", "replaced"];
         let ran = place.run(&revoke);
         ran.refused("SW003");

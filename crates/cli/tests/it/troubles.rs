@@ -1,4 +1,4 @@
-//! What goes wrong around `tenure run` and `tenure poll`, and what becomes of it.
+//! Failures around `tenure run` and `tenure poll`.
 
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +12,7 @@ use crate::tenure::{Ran, Tenure};
 
 const STANDBY: &str = r#""event":"standby""#;
 
-/// The words before a shell script.
+/// Returns the arguments to run a shell script.
 fn shell<'a>(options: &[&'a str], script: &'a str) -> Vec<&'a str> {
     let before = ["run", "--duty", "demo/one", "--ttl", "3s"];
     [&before[..], options, &["--", "sh", "-c", script]].concat()
@@ -44,7 +44,7 @@ fn a_poll_is_not_given_to_a_guard_that_has_died() {
     let running = tenure.start("a", &[&before[..], &after].concat());
     for round in 1..=3 {
         let polled = tenure.lines("polls", round).len();
-        // Between two polls there is a guard without a child; it is killed before the next one.
+        // Between two polls a guard has no child; kill it before the next poll.
         let idle = || {
             let guards = children(running.pid());
             guards.into_iter().find(|guard| children(*guard).is_empty())
@@ -117,12 +117,12 @@ fn trouble_with_the_machine_has_a_code_and_says_what_to_do() {
     assert_eq!(ran.code, Some(125));
     assert!(ran.stderr.starts_with("DT009: "), "{ran:?}");
 
-    // After a grant, the duty was given back: that is more than nothing.
+    // After a grant, `kept` says that the duty was released.
     let ran = tenure.run(&["run", "--duty", "demo/one", "--", "./none"]);
     assert!(ran.stderr.contains("\nkept: the duty was released\n"), "{ran:?}");
 }
 
-/// A server that takes connections and never answers.
+/// The server accepts connections and never answers.
 #[test]
 fn a_signal_is_heard_while_the_store_does_not_answer() {
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -131,13 +131,13 @@ fn a_signal_is_heard_while_the_store_does_not_answer() {
     let run = tenure.start("a", &shell(&["--store", &store], "echo never"));
     let words = ["poll", "--store", &store, "--targets", "list:a", "--", "true"];
     let poll = tenure.start("b", &words);
-    // Both try to join.
+    // Both commands try to join.
     let connections = [server.accept().unwrap(), server.accept().unwrap()];
     run.signal(Signal::INT);
     poll.signal(Signal::TERM);
     run.exits(128 + 2);
     poll.exits(0);
-    // Neither waited until its attempt to join had failed.
+    // Neither waited until its attempt failed.
     let said = tenure.text("a.err") + &tenure.text("b.err");
     assert!(!said.contains("store_away"), "{said}");
     drop(connections);
@@ -150,14 +150,14 @@ fn a_command_gets_no_secrets_that_are_not_its_own() {
         let mut command = tenure.command(words);
         command.env("TENURE_STORE", "sqlite:other.db").env("TENURE_SIGNING_KEYS", "s3cret-1");
         command.env("TENURE_TARGETS_TOKEN", "s3cret-2").env("TENURE_TARGETS", "list:s3cret");
-        // Empty, it is as if it were not there.
+        // An empty variable counts as unset.
         command.env("CONNECTOR_HEALTH_PORT", "");
         command
     };
     let ran = Ran::of(command(&shell(&[], "env")).output().unwrap());
     let environment = ran.ok();
     assert!(!environment.contains("s3cret"), "{environment}");
-    // Whoever works with the store needs it.
+    // The command keeps the store's URL: it may use the store.
     assert!(environment.contains("TENURE_STORE=sqlite:other.db\n"), "{environment}");
 
     let words = ["poll", "--every", "200ms", "--", "sh", "-c", "env > env; echo >> polls"];
@@ -170,7 +170,7 @@ fn a_command_gets_no_secrets_that_are_not_its_own() {
     assert!(!environment.contains("s3cret-") && !environment.contains("list:"), "{environment}");
 }
 
-/// A copy of a program that runs as root, whoever starts it.
+/// Copies a program, with the set-user-ID bit of root.
 fn as_root(tenure: &Tenure, program: &Path) {
     let copy = tenure.path("as-root");
     std::fs::copy(program, &copy).unwrap();
@@ -178,8 +178,8 @@ fn as_root(tenure: &Tenure, program: &Path) {
     std::fs::set_permissions(tenure.path(""), PermissionsExt::from_mode(0o777)).unwrap();
 }
 
-/// What the command becomes cannot be ended by an ordinary user: that is said, the command is not
-/// started again, and TERM is obeyed. Needs root, to have another user.
+/// The command becomes root, so `tenure`, an ordinary user, cannot end it. `tenure` logs that, does
+/// not start it again, and exits on TERM. Needs root, to switch users.
 #[test]
 fn what_cannot_be_ended_is_named_and_keeps_nobody() {
     let tenure = Tenure::new();

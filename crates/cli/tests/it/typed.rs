@@ -1,8 +1,8 @@
-//! What people type: names copied from what was printed, and mistakes.
+//! Names copied from output, and mistaken names.
 
 use crate::tenure::{Tenure, claim, join, with_store};
 
-/// Whatever is printed can be given back, copied as it is.
+/// All names in the output are valid arguments.
 #[test]
 fn what_is_printed_is_taken_as_it_is() {
     let tenure = Tenure::new();
@@ -25,7 +25,7 @@ fn what_is_printed_is_taken_as_it_is() {
     let text = tenure.run(&["top", "--once"]).ok();
     let words: Vec<&str> = text.split_whitespace().collect();
     assert!([group, who, zone].iter().all(|name| words.contains(name)), "{text}");
-    // The duty in the list of what happened.
+    // The duty in the list of recent moves.
     let duty = *words.iter().find(|word| word.contains("%2F%2541")).unwrap();
     let explained = tenure.run(&["explain", duty, "--json"]).json();
     assert_eq!(
@@ -46,7 +46,7 @@ fn what_is_printed_is_taken_as_it_is() {
         tenure.run(&[&["pin", duty], &place[..]].concat()).ok();
         let pins = tenure.run(&["pin", group, "--json"]).json()["pins"].clone();
         let to = pins[0]["to"].as_str().unwrap();
-        // It is there, so nobody is waited for; and the list can be given back.
+        // A pin is accepted as it is listed.
         let text = tenure.run(&["pin", duty, to]).ok();
         assert_eq!(text, format!("{duty} was pinned to {to} before\n"));
         tenure.run(&["pin", duty, "--remove"]).ok();
@@ -62,7 +62,7 @@ fn what_is_printed_is_taken_as_it_is() {
     }
 }
 
-/// Whoever mistakes a duty for a group, or the other way round, is told so.
+/// A duty in place of a group is an error, and the other way round.
 #[test]
 fn a_group_is_told_from_a_duty() {
     let tenure = Tenure::new();

@@ -9,7 +9,7 @@ use crate::ls::prepare;
 use crate::stores::name;
 use crate::tenure::{Ran, Tenure, claim, join, with_store};
 
-/// A store of each kind that can be had here, new and empty.
+/// Returns a new, empty store of each available kind.
 fn stores(tenure: &Tenure) -> Vec<String> {
     let mut urls = vec![tenure.sqlite(&format!("{}.db", name()))];
     urls.extend(service(TEST_POSTGRES).map(|server| format!("{server}?schema={}", name())));
@@ -17,7 +17,7 @@ fn stores(tenure: &Tenure) -> Vec<String> {
     urls
 }
 
-/// The duties of the only group, as `ls --json` shows them.
+/// Returns the duties of the only group, from `ls --json`.
 fn duties(tenure: &Tenure, url: &str) -> Vec<Value> {
     let seen = tenure.run(&["ls", "--json", "--store", url]).json();
     seen["groups"][0]["duties"].as_array().unwrap().clone()
@@ -28,7 +28,7 @@ async fn session_lives(store: &dyn Store) -> bool {
     !store.members(&group).await.unwrap().is_empty()
 }
 
-/// A file that cannot be written has no primary to go to, whether it is there or not.
+/// The hint for a read-only file names permissions, for an existing and for a missing file.
 #[test]
 fn a_read_only_file_has_a_hint_of_its_own() {
     let tenure = Tenure::new();
@@ -134,7 +134,7 @@ fn what_was_moved_or_damaged_can_be_forgotten() {
     let pen = rusqlite::Connection::open(tenure.path("t.db")).unwrap();
     let seal = "UPDATE checkpoint SET document = CAST('tenure-seal:1 x' AS BLOB) WHERE duty = 'b'";
     pen.execute_batch(seal).unwrap();
-    // Only the ring of it is left.
+    // Only the history of this checkpoint is left.
     pen.execute_batch("DELETE FROM checkpoint WHERE duty = 'c'").unwrap();
     let words = ["forget", "telegram/a", "telegram/b", "telegram/c", "--json", "--store", &url];
     let dry = tenure.run(&[&words[..], &["--dry-run"]].concat()).json();
@@ -144,7 +144,7 @@ fn what_was_moved_or_damaged_can_be_forgotten() {
         assert_eq!(done["duties"][n]["outcome"], "forgotten", "{done}");
     }
 
-    // A cursor file that nobody can read.
+    // A damaged cursor file.
     let path = tenure.path("c.json");
     let url = format!("file:{}#telegram/a", path.display());
     crate::checkpoint::prepare(&url, &[("a", &["{}"]), ("b", &["{}"])]);
@@ -176,7 +176,7 @@ fn adopting_is_shown_first_and_done_when_confirmed() {
             let shown: Value = serde_json::from_str(&json.stdout).unwrap();
             assert_eq!((&shown["adopted"], &shown["incarnation"]), (&false.into(), &Value::Null));
             assert_eq!((&shown["sessions"], &shown["duties"]), (&2.into(), &2.into()));
-            // Unix microseconds of this century.
+            // The default is the time in microseconds, after 2020.
             assert!((1_577_836_800_000_000..).contains(&shown["floor"].as_u64().unwrap()));
         }
         assert!(with_store(&url, async |store| session_lives(&*store).await), "{url}");
@@ -223,7 +223,7 @@ fn a_floor_can_be_given() {
     prepare(&url);
     let done = tenure.run(&["store", "adopt", "--yes", "--json", "--floor", "41"]).json();
     assert_eq!(done["floor"], 41);
-    // What the store finds counts as well.
+    // The largest epoch in the store is a lower bound.
     let done = tenure.run(&["store", "adopt", "--yes", "--json", "--floor", "0"]).json();
     assert_eq!(done["floor"], 41);
     for consent in ["--yes", "--dry-run"] {
@@ -279,7 +279,7 @@ fn wrong_usage_is_told_and_does_nothing() {
         let ran = tenure.run(words);
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{ran:?}");
     }
-    // Names that cannot be a duty's, and one that is given twice.
+    // A name that is not a duty's, and a name given twice.
     tenure.run(&["forget", "poll"]).refused("ST011");
     tenure.run(&["forget", "poll/b%2Fc", "poll/b%2Fc"]).refused("ST011");
     for words in [&["forget", "poll/a"][..], &["store", "adopt", "--yes"], &["store", "retention"]]

@@ -28,7 +28,7 @@ async fn read(store: &dyn Store) -> GroupConfig {
     GroupConfig::read(&store.group_document(&group()).await.unwrap()).unwrap()
 }
 
-/// Changes the document of the group.
+/// Changes the group's document.
 pub async fn edit(store: &dyn Store, change: impl FnOnce(&mut GroupConfig)) {
     let before = store.group_document(&group()).await.unwrap();
     let mut after = GroupConfig::read(&before).unwrap();
@@ -38,7 +38,7 @@ pub async fn edit(store: &dyn Store, change: impl FnOnce(&mut GroupConfig)) {
     assert!(matches!(done, Replaced::Saved(_)), "{done:?}");
 }
 
-/// Four shards; `a` holds 0, 1 and 2, nobody 3, and `b` is there.
+/// Creates four shards: `a` holds 0, 1 and 2, 3 is free, and `b` is a member.
 pub fn prepare(url: &str) {
     with_store(url, async |store| {
         let ttl = Ttl::new(Duration::from_secs(600)).unwrap();
@@ -51,7 +51,7 @@ pub fn prepare(url: &str) {
     });
 }
 
-/// What a member's line says.
+/// Returns the entry of a member.
 pub fn of<'a>(document: &'a Value, instance: &str) -> &'a Value {
     let members = document["members"].as_array().unwrap();
     members.iter().find(|member| member["instance"] == instance).unwrap()
@@ -80,8 +80,8 @@ fn a_duty_is_explained_to_people_and_programs() {
     let text = tenure.run(&["explain", "g/3"]).ok();
     assert!(text.starts_with("duty       g/3\nholder     -\nepoch      -\n"), "{text}");
     assert!(text.contains("should be  with b\n"), "{text}");
-    assert!(text.contains("has its share with what it keeps\n"), "{text}");
-    assert!(text.contains("scores highest of those below their share\n"), "{text}");
+    assert!(text.contains("the duties that it keeps fill its share\n"), "{text}");
+    assert!(text.contains("has the highest score of the members below their share\n"), "{text}");
 
     with_store(&tenure.sqlite("tenure.db"), async |store| {
         edit(&*store, |group| {
@@ -163,7 +163,7 @@ fn a_plan_shows_what_would_move_and_moves_nothing() {
         "{text}"
     );
 
-    // Nothing changes: what moves anyway is said to.
+    // Without changes, the plan marks duties that move anyway.
     let plan = tenure.run(&["plan", "g", "--json"]).json();
     let moves = plan["moves"].as_array().unwrap();
     assert!(moves.len() == 2 && moves.iter().all(|step| step["anyway"] == true), "{moves:?}");
@@ -214,7 +214,7 @@ fn a_plan_is_applied_once_and_only_to_what_it_was_made_from() {
     }
     std::fs::copy(tenure.path("tenure.db"), tenure.path("copy.db")).unwrap();
     tenure.run(&["apply", "plan", "--store", "sqlite:copy.db"]).refused("DT014");
-    // The same file by other names.
+    // Other names of the same file are accepted.
     std::os::unix::fs::symlink("tenure.db", tenure.path("link.db")).unwrap();
     for same in [&*url, "sqlite:./tenure.db", "sqlite:link.db"] {
         tenure.run(&["apply", "plan", "--dry-run", "--store", same]).ok();
@@ -252,7 +252,7 @@ fn a_plan_of_a_group_that_has_changed_is_refused() {
         let hold = claim(&*store, &d, "x").await;
         release(&*store, &d, hold).await;
     });
-    // What happens in another group is of no interest.
+    // Changes in another group do not invalidate the plan.
     tenure.run(&["apply", "plan", "--dry-run"]).ok();
     with_store(&url, async |store| {
         store.evict(&group(), &instance("a"), Evict::Now, &why()).await.unwrap();
@@ -260,12 +260,12 @@ fn a_plan_of_a_group_that_has_changed_is_refused() {
     refused("holders");
     assert_eq!(version(&url), 1);
 
-    // A newcomer cannot be made.
+    // A plan cannot start new members.
     plan(&["--join", "n", "--weight", "n=3"]);
     let ran = tenure.run(&["apply", "plan"]);
     ran.refused("DT014");
     assert!(ran.stderr.contains("does not start new members"), "{ran:?}");
-    // Nor can it be the one who takes what others give up.
+    // A new member does not count as successor of members that leave.
     plan(&["--join", "n", "--leave", "b", "--leave", "c"]);
     tenure.run(&["apply", "plan"]).refused("DT007");
     assert_eq!(version(&url), 1);
@@ -274,7 +274,7 @@ fn a_plan_of_a_group_that_has_changed_is_refused() {
     assert_eq!(version(&url), 2);
 }
 
-/// Two processes share four targets; one is told to leave by a plan, and does, as planned.
+/// Two processes share four targets; one leaves by a plan, and the duties move as planned.
 #[test]
 fn members_do_what_was_planned() {
     let tenure = Tenure::new();
@@ -297,7 +297,7 @@ fn members_do_what_was_planned() {
     let settled = wait_until("both have two", LIMIT, shared);
     assert!(settled.is_ok(), "{:?} {}", holders(), tenure.text("1.err"));
     let goes = holders().remove(0);
-    // Until both see the same, what each says of itself may still change.
+    // Until both members have the same view, plans may still become outdated.
     let applied = wait_until("the plan is applied", LIMIT, || {
         tenure.run(&["plan", "poll", "--leave", &goes, "--out", "plan"]).ok();
         tenure.run(&["apply", "plan"]).code == Some(0)
@@ -355,7 +355,7 @@ fn top_shows_a_group_once() {
     assert!(text.contains("eu%20west"), "{text}");
 }
 
-/// One group has a document that nobody can read; the others are shown all the same.
+/// One group has a damaged document; the others are still shown.
 #[test]
 fn top_goes_on_past_a_group_that_is_damaged() {
     let tenure = Tenure::new();
@@ -375,7 +375,7 @@ fn top_goes_on_past_a_group_that_is_damaged() {
     let text = tenure.run(&["top", "--once"]).ok();
     assert!(text.contains("\ngroup broken  cannot be read: ST014: "), "{text}");
     assert!(text.contains("\ngroup g  layout shards:4\n"), "{text}");
-    // Asked for by name, it is all there is.
+    // For this group alone, the command fails.
     tenure.run(&["top", "broken", "--once"]).refused("ST014");
 }
 
@@ -409,12 +409,12 @@ fn top_waits_for_a_store_that_is_away() {
     }
     top.signal(Signal::TERM);
     assert_eq!(top.wait().code(), Some(0));
-    // Once is once, and a store that is not there at all is no store that is away.
+    // With --once, or if the store does not exist, `top` does not wait.
     tenure.run(&["top", "--once", "--store", away[5]]).refused("ST002");
     tenure.run(&["top", "--store", "sqlite:no.db"]).refused("ST015");
 }
 
-/// All four commands on every real server.
+/// Runs all four commands on every real server.
 #[test]
 fn every_store_is_explained_planned_applied_and_watched() {
     let name = stores::name();

@@ -1,11 +1,11 @@
-//! Errors in settings of bucketing.
+//! Errors in bucketing settings.
 
 use std::fmt;
 
 use super::Total;
 
 crate::text_enum! {
-    /// A setting of bucketing, by its name in a connector's config.
+    /// A bucketing setting, by its name in a connector's config.
     pub enum Field {
         Total "bucket_total" "Number of buckets."
         Id "bucket_id" "The bucket of this run."
@@ -14,8 +14,8 @@ crate::text_enum! {
     }
 }
 
-/// A setting that is refused. It displays as the message that connectors log; see also
-/// [`Invalid::details`]. Both repeat the value: escape them where they are shown.
+/// A rejected setting. It displays as the message that connectors log; see also
+/// [`Invalid::details`]. Both repeat the value, so escape them for display.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Invalid {
@@ -37,7 +37,7 @@ pub fn short(text: &str) -> String {
 }
 
 impl Invalid {
-    /// The setting.
+    /// Returns the setting.
     pub fn field(&self) -> Field {
         self.field
     }
@@ -52,7 +52,7 @@ impl Invalid {
         &self.allowed
     }
 
-    /// The message, the setting, its value, and the accepted values.
+    /// Returns the message, the setting, its value, and the accepted values.
     pub fn details(&self) -> String {
         let Self { field, value, message, allowed } = self;
         format!("{message} ({field} is {value}; allowed is {allowed})")
@@ -62,27 +62,27 @@ impl Invalid {
         Self { field, value: short(&value.to_string()), message, allowed }
     }
 
-    /// Refuses a value of `bucket_total`.
+    /// Rejects a value of `bucket_total`.
     pub fn total(value: impl fmt::Display) -> Self {
         let message = "bucket_total must be a positive integer".to_owned();
         let allowed = format!("a whole number from 1 to {}", Total::MAX_BUCKETS);
         Self::new(Field::Total, value, message, allowed)
     }
 
-    /// Refuses a value of `bucket_id`.
+    /// Rejects a value of `bucket_id`.
     pub fn id(value: impl fmt::Display, total: Total) -> Self {
         let message = format!("bucket_id must be between 1 and {total}");
         let allowed = format!("a whole number from 1 to {total}");
         Self::new(Field::Id, value, message, allowed)
     }
 
-    /// Refuses a value of `round_robin_bucket_execution`.
+    /// Rejects a value of `round_robin_bucket_execution`.
     pub fn round_robin(value: impl fmt::Display) -> Self {
         let message = format!("{} must be true or false", Field::RoundRobin);
         Self::new(Field::RoundRobin, value, message, "true or false".to_owned())
     }
 
-    /// Refuses `bucket_ranges` that are neither text nor a list.
+    /// Rejects `bucket_ranges` that are neither text nor a list.
     pub fn ranges(value: impl fmt::Display, total: Total) -> Self {
         let message = "bucket_ranges must be text or a list of texts".to_owned();
         Self::of_ranges(value, message, total)

@@ -1,9 +1,9 @@
-//! Buckets: which entities belong together, and which bucket comes next.
+//! Bucketing: assigns entities to buckets, and rotates through the buckets.
 //!
-//! An entity belongs to one of `total` buckets, numbered from 1: the first eight hex digits of the
-//! HMAC-MD5 of its name under the connector's key, modulo. Workers with the same key and total and
-//! different ids share the entities without coordination. [`next`] rotates one worker through the
-//! buckets.
+//! An entity belongs to one of `total` buckets, numbered from 1. Its bucket is the first eight hex
+//! digits of the HMAC-MD5 of its name under the connector's key, modulo `total`, plus 1. Workers
+//! with the same key and total and different ids share the entities without coordination. [`next`]
+//! rotates one worker through the buckets.
 
 mod invalid;
 mod ranges;
@@ -22,12 +22,12 @@ pub use ranges::{Ranges, RangesBuilder};
 pub struct Total(u32);
 
 impl Total {
-    /// The most buckets.
+    /// The largest number of buckets.
     pub const MAX_BUCKETS: u32 = 1_000_000;
-    /// One bucket, which has everything: the default.
+    /// One bucket with all entities: the default.
     pub const ONE: Self = Self(1);
 
-    /// So many buckets.
+    /// Checks the number of buckets.
     pub fn new(total: u64) -> Result<Self, Invalid> {
         match u32::try_from(total) {
             Ok(total @ 1..=Self::MAX_BUCKETS) => Ok(Self(total)),
@@ -35,12 +35,12 @@ impl Total {
         }
     }
 
-    /// The number.
+    /// Returns the number.
     pub fn get(self) -> u32 {
         self.0
     }
 
-    /// The id of one of these buckets.
+    /// Checks the id of a bucket.
     pub fn id(self, id: u64) -> Result<u32, Invalid> {
         self.has(id).ok_or_else(|| Invalid::id(id, self))
     }
@@ -56,13 +56,13 @@ impl fmt::Display for Total {
     }
 }
 
-/// The bucket of an entity, from 1 to `total`. Keep a [`Partition`] to ask for many. Key and data
-/// are hashed byte by byte: the caller has to spell them in one way.
+/// Returns the bucket of an entity, from 1 to `total`. Keep a [`Partition`] for many entities. Key
+/// and data are hashed byte by byte: callers must use one spelling.
 pub fn bucket(key: &str, data: impl AsRef<[u8]>, total: Total) -> u32 {
     Partition::new(key, total).bucket(data)
 }
 
-/// The buckets of one connector: a key and a total.
+/// Partition of one connector's entities into buckets: a key and a total.
 #[derive(Clone)]
 pub struct Partition {
     key: String,
@@ -71,7 +71,7 @@ pub struct Partition {
 }
 
 impl Partition {
-    /// The buckets under a key, which is a name and no secret.
+    /// Creates a partition. The key is a name, not a secret.
     pub fn new(key: &str, total: Total) -> Self {
         #[expect(clippy::expect_used, reason = "HMAC takes a key of any length")]
         let mac = Hmac::new_from_slice(key.as_bytes()).expect("HMAC takes a key of any length");
@@ -90,12 +90,12 @@ impl Partition {
         u32::from_be_bytes([a, b, c, d])
     }
 
-    /// The bucket of an entity.
+    /// Returns the bucket of an entity.
     pub fn bucket(&self, data: impl AsRef<[u8]>) -> u32 {
         self.hash(data) % self.total.0 + 1
     }
 
-    /// One bucket of these.
+    /// Selects one of these buckets.
     pub fn active(self, id: u64) -> Result<Active, Invalid> {
         Ok(Active { id: self.total.id(id)?, partition: self })
     }
@@ -108,7 +108,7 @@ impl fmt::Debug for Partition {
     }
 }
 
-/// The bucket that a run processes: what is in it, and what is not.
+/// The bucket that a run processes.
 #[derive(Clone, Debug)]
 pub struct Active {
     partition: Partition,
@@ -116,17 +116,17 @@ pub struct Active {
 }
 
 impl Active {
-    /// The number of the bucket.
+    /// Returns the number of the bucket.
     pub fn id(&self) -> u32 {
         self.id
     }
 
-    /// The buckets of which this is one.
+    /// Returns the partition that the bucket is part of.
     pub fn partition(&self) -> &Partition {
         &self.partition
     }
 
-    /// Whether an entity is in it.
+    /// Whether the bucket contains an entity.
     pub fn contains(&self, data: impl AsRef<[u8]>) -> bool {
         self.partition.bucket(data) == self.id
     }
@@ -151,8 +151,8 @@ impl Active {
         entities.into_iter().filter(move |entity| self.contains(name(entity).as_bytes()))
     }
 
-    /// Selects from a whole list, with two log lines: all entities and the selected ones. `entity`
-    /// names them, as in `repositories`.
+    /// Selects from a whole list and passes two log lines to `say`: all entities and the selected
+    /// ones. `entity` names them, as in `repositories`.
     pub fn select_and_say<T>(
         &self,
         entities: Vec<T>,
@@ -183,8 +183,8 @@ impl Active {
     }
 }
 
-/// The bucket after `last`: the smallest eligible one above it, or else the smallest of all. A
-/// `last` that is not one of these buckets, as in a damaged state, counts as none.
+/// Returns the bucket after `last`: the smallest eligible one above it, or else the smallest of
+/// all. A `last` outside the buckets, as in a damaged state, is ignored.
 pub fn next(total: Total, ranges: Option<&Ranges>, last: Option<u64>) -> u32 {
     let last = last.and_then(|last| total.has(last)).unwrap_or(total.0);
     match ranges {

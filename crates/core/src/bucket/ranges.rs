@@ -1,19 +1,19 @@
-//! The buckets that take part in a rotation, as intervals: a range costs the same whatever its
-//! length.
+//! Buckets that take part in a rotation, stored as intervals: the cost of a range does not depend
+//! on its length.
 
 use std::fmt;
 
 use super::invalid::short;
 use super::{Invalid, Total};
 
-/// Some of the buckets; at least one.
+/// A non-empty subset of the buckets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ranges {
-    /// Ascending; between two there is a gap.
+    /// Ascending, with a gap between any two.
     spans: Vec<BucketSpan>,
 }
 
-/// From, to; both belong to it.
+/// First and last bucket, both included.
 type BucketSpan = (u32, u32);
 
 impl Ranges {
@@ -24,12 +24,12 @@ impl Ranges {
         ranges.build(format_args!("{text:?}"))
     }
 
-    /// The smallest member above `last`, or else the smallest of all.
+    /// Returns the smallest bucket above `last`, or else the smallest of all.
     pub fn after(&self, last: u32) -> u32 {
         let next = self.spans.partition_point(|(_, to)| *to <= last);
         match self.spans.get(next) {
             Some((from, _)) => (*from).max(last + 1),
-            // There is at least one.
+            // There is always at least one span.
             None => self.spans.first().map_or(1, |(from, _)| *from),
         }
     }
@@ -45,32 +45,32 @@ impl Ranges {
         self.spans.iter().map(|(from, to)| to - from + 1).sum()
     }
 
-    /// The buckets that take part, ascending.
+    /// Iterates over the buckets that take part, in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = u32> {
         self.spans.iter().flat_map(|(from, to)| *from..=*to)
     }
 }
 
-/// Ranges while they are read, piece by piece. It never holds more than the different intervals,
-/// twice: the same range a million times takes no room.
+/// Builder of [`Ranges`], text by text. Memory is bounded by twice the number of distinct
+/// intervals, however often a range is repeated.
 #[derive(Clone, Debug)]
 pub struct RangesBuilder {
     total: Total,
     spans: Vec<BucketSpan>,
-    /// So many of them were in order after the last time they were put in order.
+    /// Number of spans that were sorted and merged by the last [`RangesBuilder::tidy`].
     tidied: usize,
 }
 
-/// So many intervals may wait to be put in order.
+/// Number of unsorted spans that is always accepted before sorting.
 const MAX_LINEAR_SPANS: usize = 1_024;
 
 impl RangesBuilder {
-    /// No ranges yet.
+    /// Creates a builder without ranges.
     pub fn new(total: Total) -> Self {
         Self { total, spans: Vec::new(), tidied: 0 }
     }
 
-    /// Adds the ranges of a text: numbers and ranges with commas between. Blank pieces say nothing.
+    /// Adds the ranges of a text: comma-separated numbers and ranges. Blank parts are skipped.
     pub fn add(&mut self, text: &str) -> Result<(), Invalid> {
         for piece in text.split(',').filter(|piece| !piece.trim().is_empty()) {
             let span = self.span(piece)?;
@@ -82,7 +82,7 @@ impl RangesBuilder {
         Ok(())
     }
 
-    /// The ranges; without any, what was `given` is refused.
+    /// Returns the ranges, or an error that names `given` when there are none.
     pub fn build(mut self, given: impl fmt::Display) -> Result<Ranges, Invalid> {
         if self.spans.is_empty() {
             let message = "bucket_ranges cannot be empty".to_owned();
@@ -105,8 +105,8 @@ impl RangesBuilder {
         }
         let number = |part: &str| {
             let part = part.trim();
-            let told = || refused(format!("Invalid number in range: {}", short(part)));
-            decimal(part).ok_or_else(told)
+            let invalid = || refused(format!("Invalid number in range: {}", short(part)));
+            decimal(part).ok_or_else(invalid)
         };
         let from = number(first)?;
         let to = second.map_or(Ok(from), number)?;
@@ -122,7 +122,7 @@ impl RangesBuilder {
         }
     }
 
-    /// Puts the intervals in order, and those together that touch.
+    /// Sorts the intervals and merges those that touch.
     fn tidy(&mut self) {
         self.spans.sort_unstable();
         self.spans.dedup_by(|next, last| {
@@ -136,7 +136,7 @@ impl RangesBuilder {
     }
 }
 
-/// A number in decimal digits alone; one that is too large for anything is the largest.
+/// Parses decimal digits only; a number too large for `u64` becomes `u64::MAX`.
 fn decimal(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().unwrap_or(u64::MAX))
@@ -154,7 +154,7 @@ mod tests {
             ranges.add("1-1000000").unwrap();
         }
         assert!(ranges.spans.capacity() <= 4 * MAX_LINEAR_SPANS, "{}", ranges.spans.capacity());
-        // As many intervals as there can be, three times.
+        // As many intervals as possible, three times.
         let mut ranges = RangesBuilder::new(total);
         for from in (1..=1_000_000).step_by(2).cycle().take(1_500_000) {
             ranges.add(&from.to_string()).unwrap();

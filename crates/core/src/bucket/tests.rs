@@ -43,7 +43,7 @@ fn entities_are_where_they_have_always_been() {
         assert_eq!(partition.hash(data), hash, "{data}");
         assert!(partition.active(id.into()).unwrap().contains(data));
     }
-    // The whole hash counts, not a part of it that is signed.
+    // The whole hash counts as an unsigned number.
     assert_eq!(bucket(GITHUB, "facebook/react", total(1_000_000)), 0xe81a_29cc % 1_000_000 + 1);
 }
 
@@ -150,7 +150,7 @@ fn ranges_are_read_strictly() {
              range (e.g., '3-5')",
         ),
         ("5, 4-2 ", "Invalid range  4-2 : end cannot be less than start"),
-        // The order is looked at before the bounds.
+        // The order is checked before the bounds.
         ("99-11", "Invalid range 99-11: end cannot be less than start"),
         ("10-11", "Invalid bucket range 10-11: values must be between 1 and 10"),
         ("0", "Invalid bucket range 0: values must be between 1 and 10"),
@@ -191,7 +191,7 @@ fn the_next_bucket_is_the_one_above() {
     assert_eq!(sequence("", 3, &[1, 2, 3]), [2, 3, 1]);
     assert_eq!(next(total(3), None, None), 1);
     assert_eq!(next(total(9), Some(&Ranges::parse("4-5", total(9)).unwrap()), None), 4);
-    // What is no bucket is as good as nothing.
+    // A `last` that is not a bucket is ignored.
     assert_eq!(sequence("", 4, &[0, 5, 9, u64::MAX, (1 << 32) + 2]), [1, 1, 1, 1, 1]);
     assert_eq!(sequence("2-3", 4, &[0, 9, u64::MAX, (1 << 32) + 2]), [2, 2, 2, 2]);
 }
@@ -220,7 +220,7 @@ proptest! {
             Some(ranges) => ranges.iter().collect(),
             None => (1..=of).collect(),
         };
-        // By pieces, without intervals.
+        // Expected result, computed per bucket without intervals.
         if !without {
             let named = text.split(',').flat_map(|piece| {
                 let (from, to) = piece.split_once('-').unwrap_or((piece, piece));

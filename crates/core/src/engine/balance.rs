@@ -16,18 +16,18 @@ const RANK_DELAY: Duration = Duration::from_millis(500);
 /// Limit of free duties planned for others that one member tracks.
 const MAX_FALLBACK_DUTIES: usize = 1_000;
 
-/// The members that duties are planned over, as this one sees them.
+/// The members that duties are planned over, and the place of this one among them.
 pub(super) struct OwnRoster {
     pub(super) all: snapshot::RosterInput,
     /// The index of this member.
     pub(super) me: u32,
-    /// Members of more than one revision.
+    /// Whether members run different revisions.
     mixed: bool,
 }
 
 impl OwnRoster {
-    pub(super) fn seats(&self) -> &[RosterMember] {
-        &self.all.seats
+    pub(super) fn members(&self) -> &[RosterMember] {
+        &self.all.members
     }
 
     /// Views reported by the other members; foreign members report none.
@@ -54,9 +54,9 @@ impl OwnPlan {
         self.duties.iter().filter(|planned| planned.free)
     }
 
-    /// For each member, whether it holds as much as it will.
+    /// For each member, whether it has no room left.
     pub(super) fn full_members(&self) -> Vec<bool> {
-        let mut room: Vec<usize> = self.roster.seats().iter().map(|seat| seat.room).collect();
+        let mut room: Vec<usize> = self.roster.members().iter().map(|member| member.room).collect();
         for holder in self.duties.iter().filter_map(|planned| planned.duty.holder) {
             if let Some(room) = room.get_mut(holder as usize) {
                 *room = room.saturating_sub(1);
@@ -74,7 +74,7 @@ impl Engine {
         }
         let (count, most) = (listing.targets().len(), self.settings.max_duties);
         if count > most {
-            let detail = format!("{}, the limit of the group is {most}", duties(count));
+            let detail = format!("the list has {}; the limit is {most}", duties(count));
             let problem = Problem::new(Code::TooManyTargets, detail);
             return self.complain(now, Change::ListFailed, problem.to_string());
         }
@@ -88,8 +88,8 @@ impl Engine {
         let reason = match listing.repeated() {
             0 => duties(count),
             repeated => {
-                let entries = counted(repeated, "entry", "entries");
-                format!("{}; {entries} named one again", duties(count))
+                let entries = counted(repeated, "duplicate entry", "duplicate entries");
+                format!("{}; {entries} merged", duties(count))
             }
         };
         self.record(now, Change::Listed, None, None, reason);
@@ -104,8 +104,8 @@ impl Engine {
         self.look_now(now);
     }
 
-    /// Plans, and does this member's part of the plan. `fresh`: the group was read just now; an
-    /// older look is good enough to claim, not to give away.
+    /// Plans, and does this member's part of the plan. `fresh`: the group was read just now, which
+    /// giving duties away requires and claiming does not.
     // Why: docs/decisions/0005-release-needs-a-fresh-look.md
     pub(super) fn balance(&mut self, fresh: bool, now: LocalInstant) {
         self.fallback = None;
@@ -143,7 +143,7 @@ impl Engine {
         }
     }
 
-    /// The members that count, if this one is among them.
+    /// The planned members, if this one is among them.
     fn table(&self) -> Option<OwnRoster> {
         let (seen, live) = (self.seen.as_ref()?, self.live.as_ref()?);
         let status = self.status();
@@ -157,10 +157,10 @@ impl Engine {
     // Why: docs/decisions/0003-members-compare-views.md
     fn view_number(&self, table: &OwnRoster) -> u64 {
         let mut hash = Fnv::new();
-        for seat in table.seats() {
-            hash.field(seat.instance.as_str().as_bytes());
-            hash.field(&seat.weight.to_le_bytes());
-            hash.field(&[u8::from(seat.takes), u8::from(seat.keeps)]);
+        for member in table.members() {
+            hash.field(member.instance.as_str().as_bytes());
+            hash.field(&member.weight.to_le_bytes());
+            hash.field(&[u8::from(member.takes), u8::from(member.keeps)]);
         }
         hash.field(&self.listed.to_le_bytes());
         let version = self.seen.as_ref().map_or(0, |seen| seen.version.get());
@@ -177,20 +177,20 @@ impl Engine {
             (Some(held), _) if held.release.is_none() => DutyStatus::Held(roster.me),
             (Some(_), _) => DutyStatus::Leaving,
             (None, Some(Some(holder))) if holder != me || !claiming.contains(duty) => {
-                roster.all.seat_of(holder).map_or(DutyStatus::Outside, DutyStatus::Held)
+                roster.all.index_of(holder).map_or(DutyStatus::Outside, DutyStatus::Held)
             }
-            // Also when a look shows the grant before the answer to the claim has come.
+            // A read of the group may show the grant before the claim is answered.
             (None, _) if claiming.contains(duty) => DutyStatus::Coming(roster.me),
             (None, _) => DutyStatus::Free,
         };
-        let (duties, free) = snapshot::charges(listing.targets(), &seen.group, now);
-        let plan = roster.all.plan(&duties).seats;
+        let (duties, free) = snapshot::planned_duties(listing.targets(), &seen.group, now);
+        let plan = roster.all.plan(&duties).holders;
         let planned = duties.into_iter().zip(plan).zip(free);
         let duties = planned.map(|((duty, to), free)| PlannedDuty { duty, to, free }).collect();
         Some(OwnPlan { roster, duties })
     }
 
-    /// Whether operators want this member to hold nothing, and it may let go.
+    /// Whether operators want this member to hold nothing, and it may release its duties.
     fn is_drained(&self, table: &OwnRoster) -> bool {
         let group = self.seen.as_ref().map(|seen| &seen.group);
         match group.and_then(|group| group.drained.get(&self.settings.instance)) {
@@ -226,21 +226,21 @@ impl Engine {
         }
     }
 
-    /// Gives away what is beyond this member's share: only when all see the same (R20), not what
-    /// has just come (R19) unless a pinned duty finds no room otherwise, and not all at once (R25).
+    /// Gives away what exceeds this member's share: only when all members have the same view (R20),
+    /// not all at once (R25), and no recently acquired duty (R19) unless a pinned duty needs room.
     // Why: docs/decisions/0008-no-rebalancing-between-revisions.md
     fn shed(&mut self, plan: &OwnPlan, fresh: bool, now: LocalInstant) {
         let table = &plan.roster;
         if self.draining || self.is_drained(table) {
             return self.shed_for_drain(StopReason::Drain, now);
         }
-        if self.failing.is_some() && !table.seats()[table.me as usize].keeps {
+        if self.failing.is_some() && !table.members()[table.me as usize].keeps {
             return self.shed_for_drain(StopReason::Failing, now);
         }
         let rollout = self.mixed.is_some_and(|since| now.since(since) < self.settings.rollout);
         // All see the same members and duties (R20).
         let agreed = table.views().all(|view| view == self.view) || Mutant::R20Views.is_on();
-        // A claim on its way may or may not have brought something.
+        // The outcome of a claim under way is not known yet.
         let unsure = self.claiming.is_some() || self.waiting.is_some();
         if !agreed || rollout || unsure {
             return;
@@ -262,8 +262,8 @@ impl Engine {
         }
     }
 
-    /// Duties that this member works on and the plan gives to another: those it may give away, with
-    /// the reason, and those that arrived too recently (R19), with the instant from which it may.
+    /// Duties of this member that the plan gives to another: those that it may give away now, with
+    /// the reason, and those acquired too recently (R19), with the instant from which it may.
     #[allow(clippy::type_complexity, reason = "two lists that are named above")]
     fn surplus<'a>(
         &self,
@@ -275,7 +275,7 @@ impl Engine {
         for PlannedDuty { duty: RosterDuty { duty, holder, pin, .. }, to, .. } in &plan.duties {
             let mut elsewhere = to.is_some_and(|to| to != me);
             if Mutant::R19Swap.is_on() {
-                elsewhere |= roster::order(duty, plan.roster.seats()).first() != Some(&me);
+                elsewhere |= roster::order(duty, plan.roster.members()).first() != Some(&me);
             }
             let elsewhere = elsewhere && *holder == Some(me);
             let Some(held) = self.holds.get(duty).filter(|_| elsewhere) else { continue };
@@ -292,9 +292,9 @@ impl Engine {
         (settled, early)
     }
 
-    /// Returns how many duties this member could claim now if it had room. Only pins lead to this:
+    /// Returns how many duties this member could claim now if it had room. Only pins cause this:
     /// when they swap duties of two full members, each waits for the other, and a window on one
-    /// side alone would make them miss each other forever.
+    /// side alone would block both forever.
     fn lacking(&self, plan: &OwnPlan, now: LocalInstant) -> usize {
         let rests = |duty| self.resting.get(duty).is_some_and(|rest| now < rest.until);
         let waits = |duty| rests(duty) || self.stopping.contains_key(duty);
@@ -304,8 +304,8 @@ impl Engine {
         (coming.count() + stay).saturating_sub(self.settings.room)
     }
 
-    /// Time for which this member remembers what it gave away: longer than both members' work may
-    /// take to stop.
+    /// Time for which this member remembers what it gave away: longer than the work of both members
+    /// may take to stop.
     fn shed_is_kept(&self) -> Duration {
         let MemberSettings { window, drain, look_every, .. } = self.settings;
         (window * 3).max(drain * 2 + look_every * 4)
@@ -318,18 +318,18 @@ impl Engine {
         }
     }
 
-    /// Plans the claims: the duties that the plan gives to this member, and those that stayed free
-    /// although it gives them to another. A free duty may always be claimed.
+    /// Plans the claims: duties that the plan gives to this member, and duties that it gives to
+    /// another but that stayed free. A free duty may always be claimed.
     // Why: docs/decisions/0007-minimum-residence-after-a-move.md
     fn plan_claims(&mut self, plan: &OwnPlan, now: LocalInstant) {
         self.todo.clear();
         let table = &plan.roster;
-        let me = &table.seats()[table.me as usize];
+        let me = &table.members()[table.me as usize];
         if self.waiting.is_some() || !me.takes || me.weight == 0 {
             return;
         }
         // Equal standbys do not wait for the planned one.
-        let equals = table.seats().iter().all(|seat| seat.weight == me.weight);
+        let equals = table.members().iter().all(|member| member.weight == me.weight);
         let standby = matches!(self.settings.layout, Layout::Standby);
         let eager = standby && equals && !table.all.foreign;
         let full_members = plan.full_members();
@@ -362,13 +362,13 @@ impl Engine {
         }
     }
 
-    /// Plans again at that instant at the latest.
+    /// Plans again no later than `at`.
     fn balance_at(&mut self, at: LocalInstant) {
         self.fallback = Some(self.fallback.map_or(at, |before| before.min(at)));
     }
 
-    /// When this member may try for a duty that the plan gives to another. `full`: that one has to
-    /// make room first.
+    /// Returns when this member may claim a duty that the plan gives to another. `full`: the other
+    /// has to make room first.
     // Why: docs/decisions/0009-standbys-claim-immediately.md
     fn turn_of(
         &self,
@@ -379,25 +379,25 @@ impl Engine {
     ) -> LocalInstant {
         let shed = self.shed.contains_key(duty);
         let mut since = self.free.get(duty).copied().unwrap_or(now);
-        // The other member may make room with what this one has just left. Its drain time is not
-        // known: this member's own counts.
+        // The other member has to drain a duty first. Its drain time is not known, so this member's
+        // own is assumed.
         if full && shed {
             since = since.plus(self.settings.drain);
         }
-        // The planned member may see it only at its next look; the one that gave it away comes
-        // last. Foreign members look every few seconds.
+        // The planned member may notice only at its next look, and foreign members look every few
+        // seconds. The member that gave the duty away comes last.
         let looks = if table.all.foreign { 10 } else { 1 };
         let looks = if shed { looks + 2 } else { looks };
         let since = since.plus(self.settings.look_every * looks);
         if now < since {
             return since;
         }
-        let order = roster::order(duty, table.seats());
-        let rank = order.iter().position(|seat| *seat == table.me).unwrap_or(order.len());
+        let order = roster::order(duty, table.members());
+        let rank = order.iter().position(|member| *member == table.me).unwrap_or(order.len());
         since.plus(RANK_DELAY * u32::try_from(rank).unwrap_or(u32::MAX))
     }
 
-    /// Records once that this member stands by, or that duties find no room.
+    /// Records once that this member stands by, or that no member has room for some duties.
     fn tell_standing(&mut self, plan: &OwnPlan, now: LocalInstant) {
         let listed = self.listing.as_ref().map_or(&[][..], Listing::targets);
         let wanted = listed.iter().any(|target| !target.paused);
@@ -406,7 +406,7 @@ impl Engine {
         if idle && !self.standing_by {
             let holder = |target: &Target| self.seen.as_ref()?.holders.get(&target.id)?.clone();
             let only = if let [one] = listed { holder(one) } else { None };
-            self.record(now, Change::Standby, None, only, "others hold everything");
+            self.record(now, Change::Standby, None, only, "other members hold all duties");
         }
         self.standing_by = idle;
         if self.is_going() {
@@ -427,7 +427,7 @@ impl Engine {
         self.unheld = unheld;
     }
 
-    /// A duty was given back: others see it by a hint, and so does this member.
+    /// A duty was given back. Other members get a hint from the store; this one looks at once.
     pub(super) fn after_release(&mut self, now: LocalInstant) {
         self.balance(false, now);
         self.look_now(now);
@@ -439,8 +439,8 @@ fn duties(count: usize) -> String {
 }
 
 fn has_taker(table: &OwnRoster) -> bool {
-    let mut others = (0..).zip(table.seats()).filter(|(n, _)| *n != table.me);
-    others.any(|(_, seat)| seat.takes && seat.weight > 0 && seat.room > 0)
+    let mut others = (0..).zip(table.members()).filter(|(n, _)| *n != table.me);
+    others.any(|(_, member)| member.takes && member.weight > 0 && member.room > 0)
 }
 
 fn find<'a>(listing: &'a Listing, duty: &DutyId) -> Option<&'a Target> {

@@ -1,4 +1,4 @@
-//! Asking for duties, and what comes of it.
+//! Claiming duties and handling the results.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::{
 /// Initial backoff for a duty that looked free and was refused.
 const MIN_CLAIM_BACKOFF: Duration = Duration::from_millis(50);
 
-/// Somebody holds a duty that no look shows as held.
+/// Backoff for a duty that another member holds although looks show it as free.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ClaimBackoff {
     pub(super) until: LocalInstant,
@@ -27,7 +27,7 @@ pub(super) struct ClaimBackoff {
 
 impl Engine {
     pub(super) fn claim_next(&mut self, now: LocalInstant) {
-        // What would be granted during a pause is given back at once (R7).
+        // Anything granted during a pause would be released at once (R7).
         let paused = self.waiting.is_some() || self.suspended.is_some();
         let busy = self.is_going() || paused || self.claiming.is_some();
         let Some(live) = self.live.as_ref().filter(|_| !busy) else { return };
@@ -77,7 +77,7 @@ impl Engine {
                 Claimed::Already(hold) if Mutant::R17Already.is_on() => {
                     self.granted(hold, deadline, beyond, now);
                 }
-                // Of a claim whose answer was lost: its deadline is not known.
+                // From a claim whose response was lost: its deadline is unknown.
                 Claimed::Already(hold) => self.give_back_unstarted(duty, hold.epoch, now),
                 Claimed::HeldBy(holder) => {
                     let holder = holder.map(|holder| holder.instance);
@@ -104,7 +104,13 @@ impl Engine {
             before.as_ref().map_or(MIN_CLAIM_BACKOFF, |before| (before.length * 2).min(most));
         if before.is_none_or(|before| before.holder != holder) {
             let about = Some((&duty, Epoch::ZERO));
-            self.record(now, Change::AcquireFailed, about, holder.clone(), "held by another");
+            self.record(
+                now,
+                Change::AcquireFailed,
+                about,
+                holder.clone(),
+                "held by another member",
+            );
         }
         self.refused.insert(duty, ClaimBackoff { until: now.plus(length), length, holder });
     }
@@ -117,7 +123,7 @@ impl Engine {
         if Self::is_reset(error) {
             return self.session_ended(now, true, now);
         }
-        // It may have happened: reading tells (R17).
+        // The claim may have succeeded: the next look shows it (R17).
         self.trouble = true;
         self.todo.clear();
         self.look_now(now);
@@ -164,7 +170,7 @@ impl Engine {
         self.holds.insert(duty, held);
     }
 
-    /// Gives a hold back under which no work was started.
+    /// Releases a hold without having started its work.
     pub(super) fn give_back_unstarted(&mut self, duty: DutyId, epoch: Epoch, now: LocalInstant) {
         let Some(live) = self.live.as_ref().filter(|_| !self.holds.contains_key(&duty)) else {
             return;

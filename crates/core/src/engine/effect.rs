@@ -1,4 +1,4 @@
-//! Effects: what the engine wants done outside.
+//! Effects: actions that the engine requests from its driver.
 
 use std::time::Duration;
 
@@ -9,47 +9,47 @@ use crate::{
     Record, Session, Version,
 };
 
-/// Something that is to be done outside of the engine, in the order given.
+/// An action for the driver, to be executed in the order given.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Effect {
-    /// Ask the store. An answer that does not come `within` this time is
+    /// Send a request to the store. If no response arrives `within` this time, the result is
     /// [`crate::StoreError::Unknown`].
     Ask {
-        /// Comes back with the answer.
+        /// Returned with the response.
         ticket: Ticket,
         /// The request.
         request: StoreRequest,
         /// Timeout of the request.
         within: Duration,
     },
-    /// Begin the work on a duty.
+    /// Start the work on a duty.
     Assign {
-        /// The right to it.
+        /// The hold.
         hold: Hold,
-        /// Until when it stands.
+        /// End of its validity.
         deadline: Deadline,
     },
-    /// The hold was confirmed: it stands until a later deadline, and effects are allowed again if
+    /// The hold was confirmed: it is valid until a later deadline, and effects are allowed again if
     /// they were suspended.
     Extend {
         /// The duty.
         duty: DutyId,
         /// The epoch of the hold.
         epoch: Epoch,
-        /// Until when it stands.
+        /// The new end of its validity.
         deadline: Deadline,
     },
-    /// No effect under any hold until it is extended: this process was paused (R7).
+    /// Allow no effect under any hold until it is extended: this process was paused (R7).
     Suspend,
-    /// Ask the work on a duty to come to its end; [`super::EngineEvent::Stopped`] is expected.
+    /// Ask the work on a duty to finish; [`super::EngineEvent::Stopped`] is expected.
     Drain {
         /// The duty.
         duty: DutyId,
         /// The epoch of the hold.
         epoch: Epoch,
-        /// Why.
+        /// The reason.
         why: StopReason,
-        /// When it will be cancelled.
+        /// The instant at which it will be cancelled.
         until: LocalInstant,
     },
     /// Cancel the work on a duty at once; [`super::EngineEvent::Stopped`] is expected.
@@ -58,32 +58,32 @@ pub enum Effect {
         duty: DutyId,
         /// The epoch of the hold.
         epoch: Epoch,
-        /// Why.
+        /// The reason.
         why: StopReason,
     },
-    /// Something happened.
+    /// Log a transition.
     Record(Record),
-    /// The user's wish was refused.
+    /// The user's request was refused.
     Refuse(Problem),
-    /// The engine has come to its end: nothing is held, nothing more will be asked for. Work that
-    /// was cancelled may still be on its way to its own end.
+    /// The engine has finished: it holds nothing and sends no more requests. Cancelled work may
+    /// still be stopping.
     End(EngineExit),
 }
 
 crate::text_enum! {
-    /// Reason why work stops, or why a duty is given back.
+    /// Reason why work stops, or why a duty is released.
     pub enum StopReason {
-        Balance "balance" "The plan gives the duty to another member."
+        Balance "balance" "The plan assigns the duty to another member."
         Deadline "deadline" "The hold was not renewed before its deadline."
-        Done "done" "The work ended by itself, or when it was asked to."
+        Done "done" "The work ended by itself or on request."
         Drain "drain" "The member is drained."
-        DrainTimeout "drain time is over" "The work did not end in time after it was asked to."
+        DrainTimeout "drain time is over" "The work did not stop within the drain time."
         Failed "failed" "The work failed."
         Failing "failing" "All work fails on this member."
         Fenced "fenced" "A resource refused the epoch of the hold."
-        Gone "gone" "The duty is not in the list any more."
+        Gone "gone" "The duty is no longer in the list."
         Leave "leave" "The member leaves the group."
-        Lost "lost" "The store does not know the hold any more."
+        Lost "lost" "The store no longer has the hold."
         NoProgress "no progress" "The work did not report progress in time."
         NotStarted "not started" "The duty was granted too late to start its work."
         Paused "paused" "The duty is paused."
@@ -95,9 +95,9 @@ crate::text_enum! {
 /// Outcome of an engine.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum EngineExit {
-    /// As it was asked to.
+    /// It left as requested.
     Left,
-    /// It must not go on.
+    /// It must not continue.
     Failed(Problem),
 }
 
@@ -115,32 +115,32 @@ pub enum StoreRequest {
         /// Every hold.
         holds: Vec<Hold>,
     },
-    /// Ask for duties.
+    /// Claim duties.
     Claim {
         /// The session.
         session: Session,
         /// The duties.
         wants: Vec<ClaimRequest>,
-        /// Why.
+        /// The reason.
         reason: Reason,
     },
-    /// Give duties back.
+    /// Release duties.
     Release {
         /// The session.
         session: Session,
         /// The holds.
         holds: Vec<Hold>,
-        /// Why.
+        /// The reason.
         reason: Reason,
     },
-    /// Be no member any more.
+    /// End the membership.
     Close {
         /// The session.
         session: Session,
-        /// Why.
+        /// The reason.
         reason: Reason,
     },
-    /// Read members and document, and the holders if they are wanted.
+    /// Read members and document, and the holders if requested.
     Look {
         /// The group.
         group: GroupName,

@@ -7,24 +7,24 @@ use crate::store::{
 };
 use crate::{DutyId, Epoch, Listing, StoreError};
 
-/// Names one request, so that its answer finds back.
+/// Number of a request, to match its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
-/// Something that happened outside of the engine.
+/// An input of the engine.
 #[derive(Clone, Debug)]
 pub enum EngineEvent {
-    /// Time has passed: [`super::Engine::wake_at`] has come.
+    /// The instant of [`super::Engine::wake_at`] has been reached.
     Tick,
     /// The store hints that the group has changed.
     Hint,
-    /// A request was answered, or its time is over ([`crate::Code::Lost`], unknown).
+    /// A request was answered or timed out ([`crate::Code::Lost`], unknown).
     Answered(Ticket, StoreResponse),
     /// A new list of duties.
     Listed(Listing),
     /// The list of duties could not be read.
     Unlisted(StoreError),
-    /// The work on a duty has ended, and nothing of it runs any more.
+    /// The work on a duty has ended completely.
     Stopped {
         /// The duty.
         duty: DutyId,
@@ -33,64 +33,64 @@ pub enum EngineEvent {
         /// Outcome of the work.
         how: WorkOutcome,
     },
-    /// The work on a duty came a step further.
+    /// The work on a duty made progress.
     Progress {
         /// The duty.
         duty: DutyId,
         /// The epoch under which it runs.
         epoch: Epoch,
     },
-    /// A resource has seen a newer epoch than the hold has, while the store still confirms the
-    /// hold: the store has forgotten something.
+    /// A resource has seen an epoch newer than the hold's, while the store still confirms the hold:
+    /// the store has lost data.
     Fenced {
         /// The duty.
         duty: DutyId,
         /// The epoch that was refused.
         epoch: Epoch,
-        /// The newest that the resource knows.
+        /// The newest epoch that the resource knows.
         newest: Epoch,
     },
-    /// Somebody has seen a hold gone behind the store's back: the store is asked now.
+    /// The driver suspects that a hold was lost: verify it with the store now.
     Doubted,
-    /// The work on every duty fails here: give way for so long to members whose work does not.
-    /// Zero takes it back.
+    /// The work on every duty fails here: for this long, leave duties to members whose work does
+    /// not fail.
     Failing {
         /// Duration; zero ends it.
         rest: Duration,
     },
-    /// Hand everything over and go, if somebody else is there to take it.
+    /// Hand everything over and leave, if another member can take it.
     Drain,
-    /// Stop, give everything back and go.
+    /// Stop, release everything and leave.
     Leave,
 }
 
 /// Outcome of the work on a duty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkOutcome {
-    /// It was asked to, or cancelled.
+    /// It was asked to end, or cancelled.
     Asked,
-    /// By itself: it was done.
+    /// It completed without being asked to end.
     Done,
-    /// By itself: it failed.
+    /// It failed without being asked to end.
     Failed,
 }
 
-/// The answer to a [`super::StoreRequest`].
+/// Response to a [`super::StoreRequest`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum StoreResponse {
-    /// To [`super::StoreRequest::Open`].
+    /// Response to [`super::StoreRequest::Open`].
     Open(Result<Opened, StoreError>),
-    /// To [`super::StoreRequest::KeepAlive`].
+    /// Response to [`super::StoreRequest::KeepAlive`].
     KeepAlive(Result<KeptAlive, StoreError>),
-    /// To [`super::StoreRequest::Claim`].
+    /// Response to [`super::StoreRequest::Claim`].
     Claim(Result<Vec<Claimed>, StoreError>),
-    /// To [`super::StoreRequest::Release`].
+    /// Response to [`super::StoreRequest::Release`].
     Release(Result<Vec<Released>, StoreError>),
-    /// To [`super::StoreRequest::Close`].
+    /// Response to [`super::StoreRequest::Close`].
     Close(Result<Closed, StoreError>),
-    /// To [`super::StoreRequest::Look`].
+    /// Response to [`super::StoreRequest::Look`].
     Look(Result<GroupView, StoreError>),
-    /// To [`super::StoreRequest::Settle`].
+    /// Response to [`super::StoreRequest::Settle`].
     Settle(Result<Replaced, StoreError>),
 }
 
@@ -99,7 +99,7 @@ pub enum StoreResponse {
 pub struct GroupView {
     /// Its members, by instance id.
     pub members: Vec<Member>,
-    /// Its duties, by id; `None` when they were not asked for.
+    /// Its duties, by id; `None` when they were not requested.
     pub holders: Option<Vec<Holder>>,
     /// Its document.
     pub document: GroupDocument,

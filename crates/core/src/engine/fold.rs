@@ -1,4 +1,4 @@
-//! State folding for the model checker: states that behave alike become equal.
+//! State folding for the model checker: makes states with equal behaviour equal.
 
 use std::time::Duration;
 
@@ -8,18 +8,18 @@ use super::work::{EngineHold, WorkState};
 use super::{Engine, MemberStatus, Ticket};
 use crate::{Deadline, LocalInstant, Nonce, Note};
 
-/// Parameters of folding an engine. Time goes in steps: the engine is stepped at `now` plus whole
-/// steps.
+/// Parameters of folding an engine. Time advances in steps: the engine is stepped at `now` plus
+/// whole steps.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct Fold {
     /// The local time, which stays the same in all states.
     pub now: LocalInstant,
-    /// Time that passed: every instant comes closer by this.
+    /// Elapsed time, by which every instant moves closer.
     pub passed: Duration,
-    /// Between two instants at which anything happens.
+    /// Interval between two instants at which anything can happen.
     pub step: Duration,
-    /// Seed with which randomness continues.
+    /// Seed for all further randomness.
     pub seed: u128,
 }
 
@@ -28,19 +28,19 @@ impl Fold {
         LocalInstant::from_nanos(at.as_nanos().saturating_sub(self.passed.as_nanos() as u64))
     }
 
-    /// Only whether it has come matters, and at which step it will.
+    /// Rounds an instant up to a whole step from `now`; all past instants become `now`.
     pub fn timer(&self, at: LocalInstant) -> LocalInstant {
         let left = self.shift(at).since(self.now).as_nanos() as u64;
         let step = self.step.as_nanos() as u64;
         self.now.plus(Duration::from_nanos(left.div_ceil(step) * step))
     }
 
-    /// As [`Fold::timer`].
+    /// Rounds a deadline like [`Fold::timer`].
     pub fn deadline(&self, deadline: Deadline) -> Deadline {
         Deadline::from_instant(self.timer(deadline.at()))
     }
 
-    /// Now, or long ago.
+    /// Maps an instant to `now` or, if it is earlier, to the clock's origin.
     pub(super) fn fresh(&self, at: LocalInstant) -> LocalInstant {
         if self.shift(at) >= self.now { self.now } else { LocalInstant::from_nanos(0) }
     }
@@ -55,9 +55,9 @@ impl Fold {
 
 impl Engine {
     /// Makes equal states comparable: moves every instant to the same `now`, renumbers pending
-    /// requests and drops what no later decision uses. It simplifies: every look reads the holders
-    /// and plans anew; a duty that stayed free for a step counts as free for long; the views of
-    /// other members are dropped, so that only a fresh look sheds.
+    /// requests and drops data that no later decision uses. Simplifications: every look reads the
+    /// holders and plans again; a duty that stayed free for a step counts as free for long; the
+    /// views of other members are dropped, so that duties are shed only after a fresh look.
     ///
     /// Returns the old and the new ticket of every pending request.
     #[doc(hidden)]
@@ -96,7 +96,7 @@ impl Engine {
         }
     }
 
-    /// Gives the session another nonce, which is as good as the one that was drawn.
+    /// Replaces the session's nonce.
     #[doc(hidden)]
     pub fn rename(&mut self, from: Nonce, to: Nonce) {
         let live = self.live.iter_mut().map(|live| &mut live.session.nonce);
@@ -111,24 +111,24 @@ impl Engine {
         nonces.filter(|nonce| **nonce == from).for_each(|nonce| *nonce = to);
     }
 
-    /// Whether it holds something under another session than this one.
+    /// Whether it has a hold under another session than this one.
     #[doc(hidden)]
     pub fn holds_beside(&self, nonce: Nonce) -> bool {
         self.holds.values().any(|held| held.hold.nonce != nonce)
     }
 
-    /// Whether it is a member, or was, and knows nothing of trouble with the store.
+    /// Whether it is or was a member and knows of no trouble with the store.
     #[doc(hidden)]
     pub fn is_settled(&self) -> bool {
         let there = matches!(self.phase, MemberPhase::Member | MemberPhase::Over);
         there && !self.trouble && self.waiting.is_none()
     }
 
-    /// Deadline, keep-alive and pause are compared with one another.
+    /// Keeps the order of deadline, keep-alive and pause, which are compared with each other.
     fn fold_session(&mut self, fold: &Fold) {
         let (now, ttl) = (fold.now, self.settings.ttl);
-        // Beyond the margin a step counts as late, however late it is; without work that may act,
-        // or when it was noticed already, nobody asks.
+        // Lateness beyond the margin makes no further difference. It is irrelevant when no work may
+        // act or the pause was already noticed.
         let asks = self.suspended.is_none() && self.holds.values().any(EngineHold::may_act);
         let late = asks && crate::is_pause(fold.shift(self.wake), now, ttl);
         self.wake = match late {
@@ -166,7 +166,7 @@ impl Engine {
         if let MemberPhase::Opening { since: Some(since), .. } = &mut self.phase {
             *since = fold.since(*since, self.settings.ttl.get() * 2);
         }
-        // Pauses that end at the same step are alike.
+        // Backoffs that end at the same step are equivalent.
         let steps = |pause: Duration| pause.as_nanos().div_ceil(fold.step.as_nanos());
         let longest = steps(self.settings.look_every);
         let grows = |failed: &u32| steps(self.pause() * 2u32.pow(*failed)) < longest;
@@ -190,7 +190,7 @@ impl Engine {
         }
     }
 
-    /// One number for each kind of request.
+    /// Gives each kind of request a fixed ticket.
     fn fold_tickets(&mut self) -> Vec<(Ticket, Ticket)> {
         let look = self.looking.ticket().copied();
         self.touched.retain(|_, at| look.is_some_and(|look| *at >= look));

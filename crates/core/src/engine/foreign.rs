@@ -1,5 +1,5 @@
 //! Releases for foreign members, by their rule: plain hashing. Our members publish whether they
-//! take duties; a foreign one shows it by taking them.
+//! take duties; a foreign member shows it only by taking them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,17 +10,17 @@ use super::{Engine, StopReason};
 use crate::roster::RosterDuty;
 use crate::{DutyId, InstanceId, LocalInstant};
 
-/// Windows without an offer after a foreign member has ignored one. They double each time.
+/// Windows without an offer after a foreign member has ignored one; doubled each time.
 const MIN_REST_WINDOWS: u32 = 4;
-/// The longest rest, in first rests.
+/// Limit of a rest, as a multiple of the first.
 const MAX_REST_WINDOWS: u32 = 1 << 10;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct ForeignMembers {
     known: BTreeMap<InstanceId, ForeignMember>,
-    /// Duties released for a foreign member, until somebody holds them.
+    /// Duties released for a foreign member that nobody holds yet.
     offered: BTreeMap<DutyId, InstanceId>,
-    /// Duties that a foreign member did not take, and how long it is not offered them again.
+    /// Duties that a foreign member did not take, and when they may be offered again.
     declined: BTreeMap<DutyId, (InstanceId, RestPeriod)>,
 }
 
@@ -28,23 +28,23 @@ pub(super) struct ForeignMembers {
 struct ForeignMember {
     since: LocalInstant,
     holds: usize,
-    /// It left an offer to others, and has taken none since.
+    /// Set when it ignored an offer, until it takes a duty.
     rest: Option<RestPeriod>,
 }
 
 impl ForeignMembers {
-    /// Sees who is there, and how much it holds.
+    /// Updates the known foreign members and what they hold.
     fn update(&mut self, plan: &OwnPlan, now: LocalInstant) {
         let mut before = std::mem::take(&mut self.known);
         let (roster, duties) = (&plan.roster, &plan.duties);
         for (member, _) in (0..).zip(&roster.all.theirs).filter(|(_, theirs)| **theirs) {
-            let instance = &roster.seats()[member as usize].instance;
+            let instance = &roster.members()[member as usize].instance;
             let holds = duties.iter().filter(|one| one.duty.holder == Some(member)).count();
             let first = ForeignMember { since: now, holds, rest: None };
             let other = before.remove(instance).unwrap_or(first);
             self.known.insert(instance.clone(), ForeignMember { holds, ..other });
         }
-        // Not what was paused or is gone: nobody takes that.
+        // Nobody takes a duty that was paused or is gone.
         let Self { known, offered, declined } = self;
         let stands = |duty: &DutyId, to: &InstanceId| {
             let planned = duties.binary_search_by(|one| one.duty.duty.cmp(duty));
@@ -54,7 +54,7 @@ impl ForeignMembers {
         declined.retain(|duty, (to, _)| stands(duty, to));
     }
 
-    /// Somebody holds what was offered. Another duty may be tried before the same one again.
+    /// An offered duty has a holder. Another duty may be offered before the same one again.
     fn settle(&mut self, duty: &DutyId, holder: &InstanceId, first: Duration, now: LocalInstant) {
         let Some(to) = self.offered.remove(duty) else { return };
         let Some(other) = self.known.get_mut(&to) else { return };
@@ -63,7 +63,7 @@ impl ForeignMembers {
             self.declined.remove(duty);
             return;
         }
-        // It rests already if it has left one of several that were offered together.
+        // It rests already if it ignored another of several duties offered together.
         if !rests(other.rest, now) {
             other.rest = Some(next_rest(other.rest, first, now));
         }
@@ -71,8 +71,8 @@ impl ForeignMembers {
         self.declined.insert(duty.clone(), (to, next_rest(before, first * 2, now)));
     }
 
-    /// Whether to release a duty for a foreign member. A new one may still start; one that holds
-    /// nothing is tried with one duty first.
+    /// Whether to release a duty for a foreign member. A new member may still be starting; one that
+    /// holds nothing is offered a single duty first.
     fn may_offer(
         &self,
         duty: &DutyId,
@@ -100,7 +100,7 @@ fn next_rest(before: Option<RestPeriod>, first: Duration, now: LocalInstant) -> 
 }
 
 impl Engine {
-    /// Sees which foreign members are there, and what became of what was released for them.
+    /// Updates the foreign members, and the outcome of what was released for them.
     pub(super) fn update_foreign(&mut self, plan: &OwnPlan, now: LocalInstant) {
         if !plan.roster.all.foreign {
             return self.foreign = ForeignMembers::default();
@@ -116,25 +116,25 @@ impl Engine {
         }
     }
 
-    /// Gives away what the foreign rule gives to a member that will take it, not all at once (R25)
-    /// and not within the window (R19): the views of foreign members are not known.
+    /// Gives away what the foreign rule assigns to a member that takes it: not all at once (R25)
+    /// and not within the window (R19), because the views of foreign members are not known.
     pub(super) fn shed_by_their_rule(&mut self, plan: &OwnPlan, fresh: bool, now: LocalInstant) {
         let OwnPlan { roster, duties } = plan;
         let window = self.settings.window.as_nanos() as u64;
         let since = LocalInstant::from_nanos(now.as_nanos().saturating_sub(window));
         let full = plan.full_members();
-        // What waits for a foreign member is on its way, too.
+        // A duty that waits for a foreign member counts as moving.
         let mut room = self.room_to_move().saturating_sub(self.foreign.offered.len());
         for PlannedDuty { duty: RosterDuty { duty, holder, pin, .. }, to, .. } in duties {
-            // Pins are ours: a foreign member knows nothing of them.
+            // Foreign members do not know about pins.
             let mine = *holder == Some(roster.me) && pin.is_none();
             let Some(to) = to.filter(|to| mine && *to != roster.me) else { continue };
-            let (seat, theirs) = (&roster.seats()[to as usize], roster.all.theirs[to as usize]);
-            let takes = seat.takes && seat.keeps && seat.weight > 0 && !full[to as usize];
+            let (member, theirs) = (&roster.members()[to as usize], roster.all.theirs[to as usize]);
+            let takes = member.takes && member.keeps && member.weight > 0 && !full[to as usize];
             let settled = self.holds.get(duty).is_some_and(|held| {
                 held.work == WorkState::Running && held.release.is_none() && held.since <= since
             });
-            let offer = || self.foreign.may_offer(duty, &seat.instance, since, now);
+            let offer = || self.foreign.may_offer(duty, &member.instance, since, now);
             if !takes || !settled || room == 0 || (theirs && !offer()) {
                 continue;
             }
@@ -142,7 +142,7 @@ impl Engine {
                 return self.look_now(now);
             }
             if theirs {
-                self.foreign.offered.insert(duty.clone(), seat.instance.clone());
+                self.foreign.offered.insert(duty.clone(), member.instance.clone());
             }
             room -= 1;
             self.shed.insert(duty.clone(), now);

@@ -9,24 +9,24 @@ use crate::{Code, Document, DutyId, InstanceId, Label, StoreError, Ttl};
 
 const FIRST_LINE: &str = "tenure-group 1";
 
-/// Parsed document of a group: what all its members agree on, as lines of text.
+/// Parsed document of a group: settings and operators' orders that all members follow.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct GroupConfig {
-    /// The TTL and the layout; `None` until the first member came.
+    /// The TTL and the layout; `None` until the first member has joined.
     pub settings: Option<(Ttl, Layout)>,
     /// Duties that operators pinned.
     pub pins: BTreeMap<DutyId, Pin>,
-    /// Duties that nobody is to do now.
+    /// Duties that operators paused.
     pub paused: BTreeSet<DutyId>,
-    /// Whether nobody is to do anything now.
+    /// Whether all duties are paused.
     pub all_paused: bool,
-    /// Members that get nothing more.
+    /// Members that get no more duties.
     pub cordoned: BTreeSet<InstanceId>,
-    /// Members that get nothing more and hand over what they have.
+    /// Members that get no more duties and hand over theirs.
     pub drained: BTreeMap<InstanceId, DrainMode>,
-    /// Shares that operators gave to members, in place of their own.
+    /// Weights that operators set, overriding the members' own.
     pub weights: BTreeMap<InstanceId, u32>,
-    /// Lines that this version does not know; they stay as they are.
+    /// Lines that this version does not know; they are preserved.
     pub unknown: Vec<String>,
 }
 
@@ -34,23 +34,23 @@ crate::text_enum! {
     /// Condition under which a drained member gives its duties away.
     pub enum DrainMode {
         HandOver "hand-over" "As long as another member takes over."
-        Anyway "anyway" "Also when nobody does: its duties stay free."
+        Anyway "anyway" "Even if no member takes over: its duties stay free."
     }
 }
 
 impl GroupConfig {
-    /// Whether nobody is to do this duty now.
+    /// Whether this duty is paused.
     pub fn pauses(&self, duty: &DutyId) -> bool {
         self.all_paused || self.paused.contains(duty)
     }
 
-    /// Makes the seat as operators want it.
-    pub fn adjust(&self, seat: &mut RosterMember) {
-        let drained = self.drained.contains_key(&seat.instance);
-        seat.takes &= !drained && !self.cordoned.contains(&seat.instance);
-        seat.keeps &= !drained;
-        if let Some(weight) = self.weights.get(&seat.instance) {
-            seat.weight = *weight;
+    /// Applies the operators' orders to a member.
+    pub fn adjust(&self, member: &mut RosterMember) {
+        let drained = self.drained.contains_key(&member.instance);
+        member.takes &= !drained && !self.cordoned.contains(&member.instance);
+        member.keeps &= !drained;
+        if let Some(weight) = self.weights.get(&member.instance) {
+            member.weight = *weight;
         }
     }
 
@@ -60,15 +60,15 @@ impl GroupConfig {
         if bytes.is_empty() {
             return Ok(Self::default());
         }
-        let text = std::str::from_utf8(bytes).map_err(|_| damaged("it is not text"))?;
+        let text = std::str::from_utf8(bytes).map_err(|_| damaged("it is not UTF-8"))?;
         let mut lines = text.lines();
         if lines.next() != Some(FIRST_LINE) {
-            return Err(damaged("it does not begin as one"));
+            return Err(damaged(&format!("the first line is not {FIRST_LINE:?}")));
         }
         let mut group = Self::default();
         let (mut ttl, mut layout) = (None, None);
         for line in lines {
-            let wrong = || damaged(&format!("the line {line:?} makes no sense"));
+            let wrong = || damaged(&format!("the line {line:?} is invalid"));
             match line.split(' ').collect::<Vec<_>>()[..] {
                 ["ttl_ms", millis] => {
                     let millis = millis.parse().map_err(|_| wrong())?;
@@ -94,7 +94,7 @@ impl GroupConfig {
                     let weight = weight.parse().map_err(|_| wrong())?;
                     group.weights.insert(InstanceId::unescape(instance)?, weight);
                 }
-                // Of a newer version, perhaps.
+                // Possibly from a newer version.
                 _ => group.unknown.push(line.to_owned()),
             }
         }
@@ -102,7 +102,7 @@ impl GroupConfig {
         Ok(group)
     }
 
-    /// The document that says this.
+    /// Serialises the configuration.
     pub fn document(&self) -> Result<Document, StoreError> {
         Document::new(self.text())
     }
@@ -124,9 +124,9 @@ impl GroupConfig {
         lines.join("\n") + "\n"
     }
 
-    /// Whether a member with these settings may join: `Ok(true)` when the document says the same,
-    /// `Ok(false)` when it is to be replaced first. `alone`: no other member lives; `unused`: no
-    /// duty of the group was ever granted, or all were forgotten.
+    /// Whether a member with these settings may join: `Ok(true)` when the document has the same
+    /// settings, `Ok(false)` when it must be replaced first. `alone`: there is no other member.
+    /// `unused`: no duty of the group was ever granted, or all were forgotten.
     pub fn admits(
         &self,
         ttl: Ttl,
@@ -139,11 +139,13 @@ impl GroupConfig {
         };
         let refused = |what: String| Err(StoreError::refused(Code::SettingsDiffer, what));
         if group_layout != layout && !(alone && unused) {
-            return refused(format!("the group's layout is {group_layout}, this one's {layout}"));
+            return refused(format!(
+                "the group's layout is {group_layout}, this instance's is {layout}"
+            ));
         }
         if group_ttl != ttl && !alone {
             let (theirs, mine) = (group_ttl.get(), ttl.get());
-            return refused(format!("the group's TTL is {theirs:?}, this one's {mine:?}"));
+            return refused(format!("the group's TTL is {theirs:?}, this instance's is {mine:?}"));
         }
         Ok(group_layout == layout && group_ttl == ttl)
     }
@@ -227,14 +229,14 @@ mod tests {
             group.admits(ttl(seconds), layout, alone, unused).map_err(|e| e.problem().to_string())
         };
         assert_eq!(admits(30, Layout::Shards(4), false, false), Ok(true));
-        // The last one out may be followed by one with another TTL, not with other shards.
+        // After the last member has left, the TTL may change, but not the number of shards.
         assert_eq!(admits(20, Layout::Shards(4), true, false), Ok(false));
         assert_eq!(admits(30, Layout::Shards(8), true, true), Ok(false));
         let text = admits(20, Layout::Shards(4), false, false).unwrap_err();
-        assert!(text.contains("TTL is 30s, this one's 20s"), "{text}");
+        assert!(text.contains("TTL is 30s, this instance's is 20s"), "{text}");
         for (alone, unused) in [(true, false), (false, true)] {
             let text = admits(30, Layout::Shards(8), alone, unused).unwrap_err();
-            assert!(text.contains("shards:4, this one's shards:8"), "{text}");
+            assert!(text.contains("shards:4, this instance's is shards:8"), "{text}");
         }
         assert_eq!(GroupConfig::default().admits(ttl(1), Layout::Targets, false, false), Ok(false));
     }

@@ -14,7 +14,7 @@ use super::GroupConfig;
 use crate::store::GroupDocument;
 use crate::{Document, StoreError, Version};
 
-/// SHA-256. The caller brings it: this crate has no implementation.
+/// SHA-256, supplied by the caller because this crate has no implementation.
 pub type Sha256Fn = fn(&[u8]) -> [u8; 32];
 
 /// Limits of the history: members read all of it once a second.
@@ -115,7 +115,7 @@ impl GroupConfig {
         let (old, new) = (before.lines(), self.lines());
         let (old, new) = (operator_lines(&old), operator_lines(&new));
         let mut history = ConfigHistory::read(before);
-        // A clock may go back; the history does not.
+        // The history stays in order even if the clock goes back.
         let unix_ms = history.newest().map_or(now, |newest| newest.max(now));
         let ahead = unix_ms > now.saturating_add(MAX_CLOCK_SKEW_MS);
         if ahead || history.sum.is_none_or(|recorded| recorded != sum(&old, sha256)) {
@@ -163,7 +163,7 @@ impl GroupConfig {
         self.unknown.retain(|line| !is_history(line));
     }
 
-    /// The lines of the document without its history.
+    /// Returns the lines of the document without its history.
     fn lines(&self) -> Vec<String> {
         let mut config = self.clone();
         config.drop_history();
@@ -171,7 +171,7 @@ impl GroupConfig {
     }
 }
 
-/// The lines that operators write, of all lines.
+/// Filters the lines that operators write.
 fn operator_lines(lines: &[String]) -> BTreeSet<&str> {
     let settings = ["tenure-group", "ttl_ms", "layout"];
     let is_setting =
@@ -179,7 +179,7 @@ fn operator_lines(lines: &[String]) -> BTreeSet<&str> {
     lines.iter().map(String::as_str).filter(|line| !is_setting(line)).collect()
 }
 
-/// The first eight bytes of the digest of these lines, in hexadecimal.
+/// Returns the first eight bytes of the digest of these lines, in hexadecimal.
 fn sum(lines: &BTreeSet<&str>, sha256: Sha256Fn) -> String {
     let text: String = lines.iter().flat_map(|line| [line, "\n"]).collect();
     sha256(text.as_bytes())[..8].iter().map(|byte| format!("{byte:02x}")).collect()
@@ -194,7 +194,7 @@ mod tests {
 
     use super::super::Layout;
 
-    /// Stands in for SHA-256.
+    /// Substitute for SHA-256.
     fn digest(bytes: &[u8]) -> [u8; 32] {
         let hash = crate::fnv::Fnv::new().bytes(bytes).0.to_le_bytes();
         std::array::from_fn(|n| hash[n % 8])
@@ -206,7 +206,7 @@ mod tests {
         group
     }
 
-    /// Long after all changes.
+    /// A time long after all changes.
     const NOW: u64 = 1_000_000;
 
     fn read(document: Document) -> GroupConfig {
@@ -241,7 +241,7 @@ mod tests {
         change(&mut group, 20, |group| {
             group.weights.insert(a.clone(), 3);
         });
-        // Another operator at the same time, who had the time a little earlier.
+        // Another operator at the same time, whose clock is slightly behind.
         change(&mut group, 15, |group| {
             group.pins.insert(d.clone(), zone("us w"));
             group.weights.clear();
@@ -270,7 +270,7 @@ mod tests {
         assert_eq!((kept.from, kept.changes.len()), (Some(25), 50 - 1));
         let then = |unix_ms| group.at(unix_ms, NOW, digest).unwrap().unwrap().config.paused.len();
         assert_eq!((then(25), then(26), then(50)), (51, 53, 100));
-        // More at once than are kept: only what holds from then on is known.
+        // More changes at once than are kept: only the state after them is known.
         change(&mut group, 60, |group| group.paused.clear());
         let PastConfig { config: group, from, .. } = group.at(3, NOW, digest).unwrap().unwrap();
         assert_eq!((from, group.paused.len()), (60, 0));
@@ -294,14 +294,14 @@ mod tests {
         assert_eq!((then.config.paused.len(), then.doubtful, then.from > 1), (78, false, true));
     }
 
-    /// A document without notes that is as large as one can be.
+    /// A document of the largest size, without history.
     fn full() -> GroupConfig {
         let mut group = GroupConfig { all_paused: true, ..GroupConfig::default() };
         let lines = Document::MAX_DOCUMENT_BYTES - bytes(&group);
         let (count, rest) = (lines / 200 - 1, lines % 200 + 200);
         let lengths = std::iter::repeat_n(200, count).chain([rest / 2, rest - rest / 2]);
         for (n, length) in lengths.enumerate() {
-            // `pause ID` and the end of the line.
+            // `pause ID` and the newline.
             let duty = format!("{n:0>width$}", width = length - 7);
             pause(&mut group, DutyId::new(duty).unwrap());
         }
@@ -312,12 +312,12 @@ mod tests {
     fn a_full_document_can_be_changed_as_without_notes() {
         let mut group = full();
         assert_eq!(bytes(&group), Document::MAX_DOCUMENT_BYTES);
-        // There is no room for any note.
+        // There is no room for any history.
         change(&mut group, 10, |group| group.all_paused = false);
         assert!(group.at(10, NOW, digest).unwrap().is_none());
         change(&mut group, 20, |group| group.all_paused = true);
         assert_eq!(group, full());
-        // Nor more than for the newest.
+        // Later there is room for the newest changes only.
         let first: Vec<DutyId> = group.paused.iter().rev().take(20).cloned().collect();
         for (n, duty) in first.iter().enumerate() {
             change(&mut group, 100 + n as u64, |group| group.paused.retain(|one| one != duty));
@@ -329,7 +329,7 @@ mod tests {
             change(&mut group, 400, |group| pause(group, duty.clone()));
         }
         assert_eq!(group, full());
-        // One more is too much, with notes or without.
+        // One more line is too much, with or without history.
         let before = group.clone();
         group.paused.insert(id(1));
         assert!(group.record_changes(&before, Some(500), digest).is_err());
@@ -340,18 +340,18 @@ mod tests {
         let mut group = GroupConfig::default();
         change(&mut group, 10, |group| pause(group, id(1)));
         let doubtful = |group: &GroupConfig| group.at(10, NOW, digest).unwrap().unwrap().doubtful;
-        // Members settle their settings.
+        // Members write their settings.
         group.settings = Some((Ttl::new(Duration::from_secs(9)).unwrap(), Layout::Targets));
         assert!(!doubtful(&group));
         group.paused.insert(id(2));
         assert!(doubtful(&group));
-        // From the next note on it is known again.
+        // From the next recorded change on, the state is known again.
         change(&mut group, 30, |group| group.paused.clear());
         assert_eq!(
             (doubtful(&group), group.at(10, NOW, digest).unwrap().unwrap().from),
             (false, 30)
         );
-        // Nobody knew the time.
+        // The time was unknown.
         let before = group.clone();
         group.all_paused = true;
         group.record_changes(&before, None, digest).unwrap();
@@ -368,8 +368,8 @@ mod tests {
         };
         assert_eq!(then(&group, 49_999), (50_000, true));
         assert_eq!(then(&group, 50_000), (50_000, false));
-        // Also what is noted by a clock that is right, until that time has come; what was in force
-        // before then is not known.
+        // It stays doubtful after a change by a correct clock, until that time has come; the state
+        // before it is unknown.
         change(&mut group, 60_000, |group| pause(group, id(2)));
         change(&mut group, 20_000, |group| group.paused.clear());
         assert_eq!(then(&group, 20_000), (60_000, true));

@@ -11,18 +11,18 @@ use crate::{Change, Code, DutyId, LocalInstant, Nonce, Problem, Reason, StoreErr
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum MemberPhase {
-    /// Reading the group, to see whether its settings are the same.
+    /// Reading the group, to compare its settings.
     Reading(RequestAttempt),
     /// Writing the settings of a group that has none.
     Settling(RequestAttempt),
-    /// Opening a session. The first opening under this nonce was sent at `since`: the store may
-    /// have begun to count then.
+    /// Opening a session. The first request with this nonce was sent at `since`: the store may
+    /// count the TTL from then.
     Opening { attempt: RequestAttempt, nonce: Nonce, since: Option<LocalInstant>, again: bool },
     /// A member.
     Member,
     /// Closing the session.
     Closing(RequestAttempt),
-    /// The end.
+    /// Finished.
     Over,
 }
 
@@ -59,7 +59,7 @@ impl MemberPhase {
         self.attempt()?.ticket.as_mut()
     }
 
-    /// For [`Engine::fold`]: after `most` failures the pause grows no further.
+    /// Folds the attempt for [`Engine::fold`]: the backoff stops growing after `most` failures.
     pub(super) fn fold(&mut self, fold: &Fold, most: u32) {
         if let Some(attempt) = self.attempt() {
             attempt.at = fold.timer(attempt.at);
@@ -67,7 +67,7 @@ impl MemberPhase {
         }
     }
 
-    /// When the next request is due.
+    /// Returns when the next request is due.
     pub(super) fn next(&mut self, now: LocalInstant) -> LocalInstant {
         match self.attempt() {
             Some(RequestAttempt { ticket: None, at, .. }) => *at,
@@ -77,13 +77,13 @@ impl MemberPhase {
 }
 
 impl Engine {
-    /// Sends the next request of joining or leaving.
+    /// Sends the next request for joining or leaving.
     pub(super) fn go_on(&mut self, now: LocalInstant) {
         if matches!(self.phase, MemberPhase::Over) {
             return;
         }
         if self.leaving.is_some_and(|until| now >= until) {
-            let why = "the store did not answer in time: what was held ends at its TTL";
+            let why = "the store did not respond in time: the holds end at their TTL";
             return self.end(why, now);
         }
         let Some(RequestAttempt { ticket: None, at, .. }) = self.phase.attempt().copied() else {
@@ -93,13 +93,13 @@ impl Engine {
             return;
         }
         if self.leaving.is_some() && self.live.is_none() {
-            return self.end("asked to", now);
+            return self.end("left on request", now);
         }
         let request = match &mut self.phase {
             MemberPhase::Reading(_) => {
                 StoreRequest::Look { group: self.settings.group.clone(), holders: true }
             }
-            // The document is written when the group was read.
+            // The document is written after the group was read.
             MemberPhase::Settling(_) => return self.phase = MemberPhase::first(now),
             MemberPhase::Opening { nonce, since, .. } => {
                 let nonce = *nonce;
@@ -108,7 +108,7 @@ impl Engine {
                 StoreRequest::Open(open)
             }
             MemberPhase::Closing(_) => {
-                let Some(live) = &self.live else { return self.end("asked to", now) };
+                let Some(live) = &self.live else { return self.end("left on request", now) };
                 StoreRequest::Close { session: live.session.clone(), reason: reason("leave") }
             }
             MemberPhase::Member | MemberPhase::Over => return,
@@ -156,7 +156,7 @@ impl Engine {
         self.try_again(now);
     }
 
-    /// Handles a look of the joining phase. Returns whether it was one.
+    /// Handles a look during joining. Returns whether the ticket belonged to one.
     pub(super) fn read_group(
         &mut self,
         ticket: Ticket,
@@ -173,7 +173,7 @@ impl Engine {
         true
     }
 
-    /// Joins a group whose settings are those of this member, or that has none.
+    /// Joins a group that has this member's settings or none.
     fn admit(&mut self, view: &super::GroupView, now: LocalInstant) {
         let me = &self.settings.instance;
         let others = view.members.iter().filter(|member| &member.instance != me);
@@ -191,7 +191,7 @@ impl Engine {
         }
     }
 
-    /// Writes the settings of this member into a document that has none.
+    /// Writes this member's settings into the document.
     pub(super) fn settle(&mut self, mut group: GroupConfig, expected: Version, now: LocalInstant) {
         group.settings = Some((self.settings.ttl, self.settings.layout));
         match group.document() {
@@ -208,7 +208,7 @@ impl Engine {
         }
     }
 
-    /// The document was written, by this member or by another: reads it again.
+    /// Reads the document again after this member or another has written it.
     pub(super) fn settled(
         &mut self,
         ticket: Ticket,
@@ -224,7 +224,7 @@ impl Engine {
         }
     }
 
-    /// Begins to open a session under a fresh nonce. `again`: there was one before.
+    /// Starts to open a session with a fresh nonce. `again`: the member had a session before.
     pub(super) fn open(&mut self, again: bool, now: LocalInstant) {
         let nonce = self.random.nonce();
         self.phase =
@@ -245,7 +245,7 @@ impl Engine {
         let ttl = self.settings.ttl;
         match result {
             Ok(Opened::Open(session)) => {
-                // The store may have counted since the first attempt under this nonce.
+                // The store may have counted since the first attempt with this nonce.
                 let deadline = ttl.deadline(since);
                 let renew_at = since.plus(ttl.renew_every(self.random.jitter()));
                 let said = self.status().note().unwrap_or_default();
@@ -255,7 +255,7 @@ impl Engine {
                 self.no_complaint(Change::JoinFailed);
                 self.record(now, Change::Joined, None, None, if again { "again" } else { "start" });
                 if self.waiting.is_some() {
-                    let why = "the store had been away or was reset";
+                    let why = "the store was unreachable or reset";
                     self.record(now, Change::Waiting, None, None, why);
                 }
                 self.look_now(now);
@@ -263,7 +263,7 @@ impl Engine {
             Ok(Opened::Spent) => self.open(again, now),
             Ok(Opened::Taken) if again && now.since(since) < ttl.get() * 2 => self.try_again(now),
             Ok(Opened::Taken) => {
-                let detail = format!("{} has a live session", self.settings.instance);
+                let detail = format!("{} already has a live session", self.settings.instance);
                 self.fail(Problem::new(Code::DuplicateInstance, detail), now);
             }
             Ok(Opened::Evicted) => {
@@ -294,20 +294,20 @@ impl Engine {
         }
     }
 
-    /// The duty of a standby.
+    /// Returns the duty of a standby.
     fn only(&self) -> Option<DutyId> {
         let standby = matches!(self.settings.layout, super::Layout::Standby);
         let first = self.listing.as_ref()?.targets().first()?;
         standby.then(|| first.id.clone())
     }
 
-    /// Hands everything over, if somebody else is there to take it.
+    /// Hands everything over, if another member can take it.
     pub(super) fn drain(&mut self, now: LocalInstant) {
         if self.is_going() {
             return;
         }
         if !self.holds.is_empty() && !self.has_successor() {
-            let detail = format!("no other member of {} takes duties", self.settings.group);
+            let detail = format!("no other member of {} can take the duties", self.settings.group);
             let problem = Problem::new(Code::LastMember, detail);
             self.record(now, Change::Refused, None, None, problem.to_string());
             return self.out.push(Effect::Refuse(problem));
@@ -315,18 +315,18 @@ impl Engine {
         self.draining = true;
         self.todo.clear();
         if self.live.is_none() {
-            return self.end("asked to", now);
+            return self.end("left on request", now);
         }
         self.say_status(now);
         self.shed_for_drain(StopReason::Drain, now);
     }
 
-    /// Gives everything back as soon as its work has stopped.
+    /// Releases everything as soon as the work has stopped.
     pub(super) fn leave(&mut self, now: LocalInstant) {
         if self.leaving.is_some() {
             return;
         }
-        // Work has its drain time, cancelled work a TTL to stop, and closing another.
+        // The drain time for work, one TTL for cancelled work, and one for closing.
         self.leaving = Some(now.plus(self.settings.drain + self.settings.ttl.get() * 2));
         self.todo.clear();
         let duties: Vec<_> = self.holds.keys().cloned().collect();
@@ -334,15 +334,15 @@ impl Engine {
             self.ask_to_stop(&duty, StopReason::Leave, now);
         }
         self.say_status(now);
-        // An opening on its way may have made a session, which is closed when the answer comes.
+        // A pending open request may have made a session; it is closed when the response arrives.
         let opening =
             matches!(&self.phase, MemberPhase::Opening { attempt, .. } if attempt.ticket.is_some());
         if self.live.is_none() && !opening {
-            self.end("asked to", now);
+            self.end("left on request", now);
         }
     }
 
-    /// Closes the session when the last work has stopped: that gives all holds back at once.
+    /// Closes the session when all work has stopped: that releases all holds at once.
     pub(super) fn finish_if_done(&mut self, now: LocalInstant) {
         if !matches!(self.phase, MemberPhase::Member) || !self.is_going() {
             return;
@@ -352,7 +352,7 @@ impl Engine {
         }
         let asked = self.claiming.is_some() || self.releasing.is_some();
         let done = self.ready.len() == self.holds.len();
-        // A member that only drains gives back one by one.
+        // A member that only drains releases its holds one by one.
         let done = done && (self.leaving.is_some() || self.holds.is_empty());
         if done && !asked {
             // A session without holds blocks nobody.
@@ -382,7 +382,7 @@ impl Engine {
                 }
                 self.holds.clear();
                 self.ready.clear();
-                self.end("asked to", now);
+                self.end("left on request", now);
             }
             Err(_) => self.try_again(now),
         }
@@ -401,7 +401,7 @@ impl Engine {
     }
 }
 
-/// A fixed word as a reason.
+/// Returns a fixed word as a reason.
 pub(super) fn reason(word: &'static str) -> Reason {
     // A short word without control characters is always a valid reason.
     #[expect(clippy::expect_used)]

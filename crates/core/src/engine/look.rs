@@ -1,4 +1,4 @@
-//! Reading the group.
+//! Looks: reading the group.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::text::span;
 use crate::{Change, Code, DutyId, InstanceId, LocalInstant, Mutant, Problem, StoreError, Version};
 
 const MIN_LOOK_INTERVAL: Duration = Duration::from_millis(10);
-/// Every so many looks the holders are read although nothing hints at a change.
+/// Number of looks after which the holders are read even without a hint.
 const HOLDERS_EVERY_LOOKS: u32 = 5;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -21,7 +21,7 @@ pub(super) struct LookSchedule {
     began: LocalInstant,
     gap: Duration,
     holders: bool,
-    /// Something changed while a look was on its way.
+    /// Something changed while a look was pending.
     again: bool,
     count: u32,
     failed: bool,
@@ -69,7 +69,7 @@ impl LookSchedule {
         (self.count, self.holders) = (HOLDERS_EVERY_LOOKS - 1, true);
     }
 
-    /// The session has ended: what is on its way is of no use.
+    /// Drops a pending look, because the session has ended.
     pub(super) fn forget(&mut self) {
         self.sent = None;
         self.again = false;
@@ -78,7 +78,7 @@ impl LookSchedule {
 }
 
 impl Engine {
-    /// Holders may have changed: look as soon as the gap allows.
+    /// Schedules a look that reads the holders, as soon as the minimum interval allows.
     pub(super) fn look_now(&mut self, now: LocalInstant) {
         let looking = &mut self.looking;
         looking.holders = true;
@@ -99,7 +99,7 @@ impl Engine {
             return;
         }
         looking.count += 1;
-        // Foreign members give no hints, and take again what nobody takes from them soon.
+        // Foreign members give no hints, and take a duty back if nobody else claims it soon.
         let foreign =
             |seen: &ObservedGroup| seen.members.iter().any(|member| member.nonce.is_none());
         let holders = looking.holders
@@ -156,7 +156,7 @@ impl Engine {
         let others = view.members.iter().filter(|member| &member.instance != me);
         let first = others.map(|member| member.remaining).min();
         let first = first.map(|remaining| remaining + Duration::from_millis(2));
-        // A store may round what is left down to nothing.
+        // A store may round the remaining time down to zero.
         let soonest = self.looking.gap.max(Duration::from_millis(50));
         let every = self.settings.look_every;
         first.map_or(every, |first| first.max(soonest).min(every))
@@ -170,7 +170,7 @@ impl Engine {
             seen.version != version || !same_members(&seen.members, &view.members)
         });
         self.hear_ourselves(&view.members);
-        // What we claimed or gave back after the look was sent, it does not show.
+        // The look does not show claims and releases made after it was sent.
         self.touched.retain(|_, at| *at >= asked);
         match view.holders {
             Some(mut holders) => {
@@ -199,8 +199,8 @@ impl Engine {
         }
     }
 
-    /// Renews at once when a look shows that this member does not hold what it works on: somebody
-    /// may have changed the store behind its back.
+    /// Renews at once when a look shows that this member does not hold a duty it works on: somebody
+    /// may have modified the store directly.
     fn doubt(&mut self, holders: &BTreeMap<DutyId, Option<InstanceId>>, now: LocalInstant) {
         let me = Some(Some(&self.settings.instance));
         let gone = |(duty, held): (&DutyId, &EngineHold)| {
@@ -216,7 +216,7 @@ impl Engine {
     fn agree_on(&mut self, document: &GroupDocument, now: LocalInstant) -> Option<GroupConfig> {
         let group = match GroupConfig::read(document) {
             Ok(group) => group,
-            // The document that was read before stays.
+            // The previous document stays in force.
             Err(error) => {
                 self.complain(now, Change::LookFailed, error.problem().to_string());
                 return None;
@@ -227,13 +227,14 @@ impl Engine {
                 let (ttl, mine) = (span(ttl.get()), span(self.settings.ttl.get()));
                 let own = self.settings.layout;
                 let detail = format!(
-                    "the group has TTL {ttl} and layout {layout}, this one {mine} and {own}"
+                    "the group has TTL {ttl} and layout {layout}, this instance has {mine} and \
+                     {own}"
                 );
                 self.fail(Problem::new(Code::SettingsDiffer, detail), now);
                 return None;
             }
             Some(_) => {}
-            // The store has lost them.
+            // The store has lost the settings.
             None => self.settle(group.clone(), document.version, now),
         }
         Some(group)
@@ -252,8 +253,8 @@ impl Engine {
         self.give_back_orphans(holders, now);
     }
 
-    /// Gives back holds of this session that this member does not know, of a claim whose answer was
-    /// lost. They are claimed anew, under a fresh epoch (R17).
+    /// Releases holds of this session that this member does not know: they come from a claim whose
+    /// response was lost. They are claimed again, under a new epoch (R17).
     fn give_back_orphans(&mut self, holders: &[Holder], now: LocalInstant) {
         let me = self.settings.instance.clone();
         for holder in holders {
@@ -274,7 +275,7 @@ impl Engine {
             .is_some_and(|claiming| claiming.wishes.iter().any(|wish| wish.duty == *duty))
     }
 
-    /// Reads back the stored status: a late keep-alive may have written an older one.
+    /// Takes over the stored status: a late keep-alive may have written an older one.
     fn hear_ourselves(&mut self, members: &[Member]) {
         let Some(live) = self.live.as_mut().filter(|_| self.keeping.is_none()) else { return };
         let nonce = Some(live.session.nonce);

@@ -7,14 +7,14 @@
 //!
 //! | file | decides |
 //! |---|---|
-//! | `join` | becoming a member, and leaving |
-//! | `renew` | keeping the session alive, pauses, what is lost with it |
-//! | `work` | starting, draining, cancelling and giving back the work on a duty |
+//! | `join` | joining and leaving |
+//! | `renew` | renewing the session, pauses, losing the session |
+//! | `work` | starting, draining, cancelling and releasing work |
 //! | `look` | reading the group |
-//! | `snapshot` | what the roster plans from |
-//! | `balance` | what to shed and what to claim |
-//! | `claim` | asking for duties, and what comes of it |
-//! | `foreign` | giving duties away while foreign members are there |
+//! | `snapshot` | the input of the roster |
+//! | `balance` | which duties to release and to claim |
+//! | `claim` | claiming duties and handling the results |
+//! | `foreign` | releasing duties to foreign members |
 //! | `fold` | nothing: it makes states comparable for the model checker |
 
 mod balance;
@@ -61,8 +61,8 @@ use look::{LookSchedule, ObservedGroup};
 use random::SplitMix64;
 use work::{EngineHold, RestPeriod};
 
-/// Limit of duties per claim: small, so that the first member leaves duties for those that start a
-/// moment later.
+/// Limit of duties per claim. It is small, so that the first member leaves duties for members that
+/// start a moment later.
 const MAX_CLAIM_DUTIES: usize = 100;
 const MAX_RELEASE_DUTIES: usize = 500;
 
@@ -77,36 +77,36 @@ pub struct Engine {
     phase: MemberPhase,
     live: Option<LiveSession>,
     keeping: Option<PendingKeepAlive>,
-    /// The store gave errors since it last confirmed the session.
+    /// The store returned errors since it last confirmed the session.
     trouble: bool,
-    /// Nothing is claimed before this instant: the store had been away or was reset (R21).
+    /// Nothing is claimed before this instant: the store was unreachable or reset (R21).
     waiting: Option<LocalInstant>,
-    /// Since when no effect is allowed because this process was paused.
+    /// When a pause suspended all effects; `None` while they are allowed.
     suspended: Option<LocalInstant>,
     draining: bool,
-    /// Until when it says that its work fails, whatever the duty.
+    /// Until when this member publishes that its work fails, whatever the duty.
     failing: Option<LocalInstant>,
-    /// Going: until when everything has to be given back.
+    /// When leaving: the instant by which everything must be released.
     leaving: Option<LocalInstant>,
     holds: BTreeMap<DutyId, EngineHold>,
-    /// Holds that can be given back.
+    /// Holds that can be released.
     ready: BTreeSet<DutyId>,
-    /// Nothing of it is due before this instant.
+    /// No hold has a timer before this instant.
     due: LocalInstant,
-    /// Cancelled work whose hold is gone but which has not said that it stopped.
+    /// Cancelled work whose hold is gone and that has not stopped yet.
     stopping: BTreeMap<DutyId, Epoch>,
-    /// Duties that are left alone for a while because their work ended by itself.
+    /// Duties that are not claimed for a while because their work ended by itself.
     resting: BTreeMap<DutyId, RestPeriod>,
-    /// Duties that looked free and were refused.
+    /// Duties that looked free but whose claim was refused.
     refused: BTreeMap<DutyId, ClaimBackoff>,
     foreign: ForeignMembers,
-    /// The newest epochs known; grants must be above.
+    /// The newest known epochs; grants must be above.
     floors: BTreeMap<DutyId, Epoch>,
     listing: Option<Listing>,
     listed: u64,
     looking: LookSchedule,
     seen: Option<ObservedGroup>,
-    /// Since when duties are free, as far as this member saw.
+    /// Since when duties are free, as far as this member knows.
     free: BTreeMap<DutyId, LocalInstant>,
     /// Last holder of a duty, and when its session would have ended.
     last: BTreeMap<DutyId, (InstanceId, LocalInstant)>,
@@ -117,30 +117,30 @@ pub struct Engine {
     claiming: Option<PendingClaim>,
     releasing: Option<(Ticket, Vec<(DutyId, Epoch)>)>,
     release_again: LocalInstant,
-    /// Duties claimed or given back, with the last ticket by then: an earlier look is stale.
+    /// Duties claimed or released, with the last ticket at that time: an earlier look is stale.
     touched: BTreeMap<DutyId, Ticket>,
-    /// Duties that this member gave away because it was beyond its share, and when.
+    /// Duties that this member released because it was above its share, and when.
     shed: BTreeMap<DutyId, LocalInstant>,
     fallback: Option<LocalInstant>,
     standing_by: bool,
     unheld: usize,
-    /// Why it leaves, if it must.
+    /// The problem that makes it leave.
     failed: Option<Problem>,
-    /// Failures that were recorded and have not ended yet.
+    /// Failures that were recorded and still last.
     complaints: BTreeMap<(Change, Option<DutyId>), String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct ClaimCandidate {
     duty: DutyId,
-    /// The plan gives it to another member, which did not take it: it stays for the window.
+    /// The plan assigns it to another member, which did not take it. It stays here for the window.
     beyond: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct PendingClaim {
     ticket: Ticket,
-    /// Deadline of the session when the claim was sent: later keep-alives do not name its holds.
+    /// Session deadline when the claim was sent: later keep-alives do not name the new holds.
     deadline: Deadline,
     wishes: Vec<ClaimCandidate>,
 }
@@ -163,7 +163,7 @@ struct PendingKeepAlive {
 }
 
 impl Engine {
-    /// A member that has not joined yet. `seed` is 128 random bits of its own.
+    /// Creates a member that has not joined yet. `seed` is 128 random bits of its own.
     pub fn new(settings: MemberSettings, seed: u128, now: LocalInstant) -> Self {
         Self {
             settings,
@@ -210,7 +210,7 @@ impl Engine {
         }
     }
 
-    /// Takes one event and says what is to be done.
+    /// Processes one event and returns the effects.
     pub fn step(&mut self, event: EngineEvent, now: LocalInstant) -> Vec<Effect> {
         if matches!(self.phase, MemberPhase::Over) {
             return Vec::new();
@@ -238,7 +238,7 @@ impl Engine {
         std::mem::take(&mut self.out)
     }
 
-    /// When [`EngineEvent::Tick`] is due, if nothing else happens before.
+    /// Returns when [`EngineEvent::Tick`] is due, if no other event comes first.
     pub fn wake_at(&self) -> LocalInstant {
         self.wake
     }
@@ -271,7 +271,7 @@ impl Engine {
     }
 
     fn next_wake(&mut self, now: LocalInstant) -> LocalInstant {
-        // There is a step per look, so one that comes much later was a pause.
+        // There is a step for each look, so a much later step means a pause.
         let mut wake = now.plus(self.settings.look_every);
         let mut by = |at: LocalInstant| wake = wake.min(at);
         if matches!(self.phase, MemberPhase::Member) {
@@ -292,11 +292,11 @@ impl Engine {
         let due = (!self.holds.is_empty()).then_some(self.due);
         let timers = [self.waiting, self.leaving, self.failing, due];
         timers.into_iter().flatten().for_each(by);
-        // No busy loop for what is due and cannot be done yet.
+        // Avoids a busy loop when something is due but cannot be done yet.
         wake.max(now.plus(Duration::from_millis(1)))
     }
 
-    /// Publishes that all work fails here, or that it may work again, and plans accordingly.
+    /// Publishes that all work fails here, or no longer does, and plans accordingly.
     fn give_way(&mut self, rest: Duration, now: LocalInstant) {
         self.failing = (!rest.is_zero()).then(|| now.plus(rest));
         self.balance(false, now);
@@ -332,7 +332,7 @@ impl Engine {
     ) {
         let instance = self.settings.instance.clone();
         let (duty, epoch) = duty.map(|(duty, epoch)| (duty.clone(), epoch)).unzip();
-        // Epoch zero stands for no grant.
+        // Epoch zero means that there is no grant.
         let epoch = epoch.filter(|epoch| *epoch > Epoch::ZERO);
         let reason = reason.into();
         self.out.push(Effect::Record(Record { at, change, instance, duty, epoch, other, reason }));
@@ -346,7 +346,7 @@ impl Engine {
         }
     }
 
-    /// Records a failure once for each of these duties, until it has passed.
+    /// Records a failure once per duty, until it is over.
     fn complain_of(
         &mut self,
         at: LocalInstant,
@@ -365,12 +365,12 @@ impl Engine {
         }
     }
 
-    /// A failure of this kind has passed.
+    /// Clears the failures of this kind.
     fn no_complaint(&mut self, change: Change) {
         self.complaints.retain(|(about, _), _| *about != change);
     }
 
-    /// Gives back everything and ends with a problem.
+    /// Releases everything and ends with a problem.
     fn fail(&mut self, problem: Problem, now: LocalInstant) {
         if self.failed.is_some() {
             return;
@@ -383,17 +383,17 @@ impl Engine {
         }
     }
 
-    /// A third of the TTL: for everything that is not a renewal.
+    /// Returns the timeout of requests other than renewals: a third of the TTL.
     fn request_timeout(&self) -> Duration {
         self.settings.ttl.get() / 3
     }
 
-    /// The pause before something that failed is tried again.
+    /// Returns the pause before a failed request is repeated.
     fn pause(&self) -> Duration {
         (self.settings.ttl.get() / 20).max(Duration::from_millis(20))
     }
 
-    /// The store has answered a claim or a release of this duty.
+    /// Notes that the store has answered a claim or a release of this duty.
     fn touch(&mut self, duty: &DutyId) {
         self.touched.insert(duty.clone(), Ticket(self.tickets));
     }
@@ -413,7 +413,7 @@ impl Engine {
         self.draining || self.leaving.is_some()
     }
 
-    /// Whether the store says that it has lost its state.
+    /// Whether the error says that the store has lost its state.
     fn is_reset(error: &StoreError) -> bool {
         error.code() == Code::Reset
     }

@@ -1,4 +1,4 @@
-//! Randomness from a seed: the engine asks nobody for it.
+//! Seeded randomness: the engine uses no other source.
 
 use crate::{Jitter, Nonce};
 
@@ -26,7 +26,7 @@ impl SplitMix64 {
         Jitter((self.next() >> 48) as u16)
     }
 
-    /// A fresh nonce. The high half of the seed stays in it, so no other seed gives the same.
+    /// Draws a nonce. It contains the high half of the seed, so no other seed gives the same nonce.
     pub(super) fn nonce(&mut self) -> Nonce {
         let low = self.next();
         Nonce::from_entropy(u128::from(self.high ^ low.rotate_left(7)) << 64 | u128::from(low))

@@ -1,4 +1,4 @@
-//! Keeping the session alive, pauses, and what is lost with a session.
+//! Renewing the session, detecting pauses, and losing the session.
 
 use super::join::MemberPhase;
 use super::work::{EngineHold, WorkState};
@@ -7,7 +7,7 @@ use crate::store::{HoldFate, KeptAlive};
 use crate::{Change, DutyId, Hold, LocalInstant, Mark, Mutant, StoreError, is_pause};
 
 impl Engine {
-    /// A step that comes late was a pause: what was held is verified before any effect (R7).
+    /// Treats a late step as a pause: holds are verified before any further effect (R7).
     pub(super) fn notice_pause(&mut self, now: LocalInstant) {
         if self.suspended.is_some() || !is_pause(self.wake, now, self.settings.ttl) {
             return;
@@ -24,7 +24,7 @@ impl Engine {
         }
     }
 
-    /// Sends a changed status with a keep-alive at once.
+    /// Sends a changed status with an immediate keep-alive.
     pub(super) fn say_status(&mut self, now: LocalInstant) {
         let note = self.status().note().ok();
         if let (Some(live), Some(note)) = (&mut self.live, note)
@@ -47,7 +47,7 @@ impl Engine {
         }
         let note = self.status().note().ok().filter(|note| *note != live.said);
         let session = live.session.clone();
-        // What is being given back needs no extension.
+        // Duties that are being released need no extension.
         let kept = self.holds.iter().filter(|(duty, _)| !self.ready.contains(*duty));
         let holds: Vec<Hold> = kept.map(|(_, held)| held.hold.clone()).collect();
         let named = holds.iter().map(|hold| (hold.duty.id.clone(), hold.epoch)).collect();
@@ -105,11 +105,11 @@ impl Engine {
             live.said = note;
         }
         self.trouble = false;
-        // What was sent before a pause does not tell what stands after it.
+        // A request sent before the pause does not confirm the hold after it.
         let resumed = self.suspended.is_some_and(|since| keeping.sent >= since);
         if resumed {
             self.suspended = None;
-            self.record(now, Change::Resumed, None, None, "the store has confirmed");
+            self.record(now, Change::Resumed, None, None, "the store confirmed the holds");
         } else if self.suspended.is_some() {
             live.renew_at = now;
         }
@@ -140,19 +140,19 @@ impl Engine {
         self.say_status(now);
     }
 
-    /// The session is over, and every hold with it (R9). `reset`: the store says that it lost it.
+    /// Drops the session and every hold with it (R9). `reset`: the store reported that it lost it.
     pub(super) fn session_ended(&mut self, asked: LocalInstant, reset: bool, now: LocalInstant) {
         let Some(live) = self.live.take() else { return };
-        // By our count it should still live: the store forgot it, or an operator ended it.
+        // By the local count it should be alive: the store lost it, or an operator ended it.
         let early = live.deadline.allows(asked);
         self.lose_everything(StopReason::SessionEnded, now);
         let why = match early || reset {
-            true => "the store ended it before its time",
-            false => "it was not renewed in time",
+            true => "the store ended the session early",
+            false => "the session was not renewed in time",
         };
         self.record(now, Change::SessionLost, None, None, why);
         if (early || reset || self.trouble) && !Mutant::R21Wait.is_on() {
-            // Earlier holders stop by themselves until then, even if their clocks run slow.
+            // By then earlier holders have stopped by themselves, even if their clocks run slow.
             self.waiting = Some(now.plus(self.settings.ttl.get() * 51 / 50));
         }
         self.keeping = None;
@@ -171,7 +171,7 @@ impl Engine {
         }
     }
 
-    /// A hold is gone: its work is cancelled.
+    /// Drops a hold and cancels its work.
     pub(super) fn lose(&mut self, duty: &DutyId, why: StopReason, now: LocalInstant) {
         let Some(held) = self.drop_hold(duty) else { return };
         let epoch = held.epoch();
@@ -181,8 +181,8 @@ impl Engine {
         if held.may_act() {
             self.out.push(Effect::Revoke { duty: duty.clone(), epoch, why });
             self.record(now, Change::Revoked, Some((duty, epoch)), None, why.as_str());
-        } else if !held.told {
-            // It was being given back.
+        } else if !held.end_recorded {
+            // It was being released.
             let why = held.release.unwrap_or(why);
             self.record(now, Change::Released, Some((duty, epoch)), None, why.as_str());
         }

@@ -8,28 +8,28 @@ use crate::{DutyId, GroupName, InstanceId, Label, StoreError, Ttl};
 /// Naming scheme of a group's duties, the same for all its members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Layout {
-    /// One duty: one member works, the others wait.
+    /// One duty: one member works, the others stand by.
     Standby,
     /// The duties `0` to `n - 1`.
     Shards(u32),
-    /// Duties come and go with a list of targets.
+    /// Duties that come and go with a list of targets.
     Targets,
 }
 
 impl Layout {
-    /// The duty of shard `n`.
+    /// Returns the duty of shard `n`.
     pub fn shard(n: u32) -> Result<DutyId, StoreError> {
         DutyId::new(n.to_string())
     }
 
-    /// Which shard a duty is; `None` for every other name.
+    /// Returns the number of a shard; `None` for any other name.
     pub fn shard_of(duty: &DutyId) -> Option<u32> {
         let n = duty.as_str().parse::<u32>().ok()?;
         (n.to_string() == duty.as_str()).then_some(n)
     }
 }
 
-/// `standby`, `shards:16`, `targets`.
+/// Displays as `standby`, `shards:16` or `targets`.
 impl fmt::Display for Layout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -51,22 +51,21 @@ pub struct MemberSettings {
     pub ttl: Ttl,
     /// Naming scheme of the duties.
     pub layout: Layout,
-    /// Its share beside the others.
+    /// Its share relative to other members.
     pub weight: u32,
     /// The zone in which it runs.
     pub zone: Option<Label>,
-    /// A name that outlives this process.
+    /// A name that survives restarts of the process.
     pub name: Option<Label>,
-    /// Deployed revision: while members of two revisions live, duties move only because a member
-    /// leaves.
+    /// Deployed revision: while members run two revisions, duties move only when a member leaves.
     pub revision: Option<Label>,
     /// The most duties that it will hold.
     pub room: usize,
-    /// The most duties that a group may have.
+    /// Limit of duties in the group.
     pub max_duties: usize,
-    /// Time for work to end after it was asked to.
+    /// Time for work to stop after it was asked to.
     pub drain: Duration,
-    /// Time for which a duty that was moved stays where it is.
+    /// Time for which a duty stays after a move.
     pub window: Duration,
     /// The longest time between two looks at the group.
     pub look_every: Duration,
@@ -74,17 +73,17 @@ pub struct MemberSettings {
     pub rollout: Duration,
     /// Longest time between two progress reports of work; `None` for no limit.
     pub progress: Option<Duration>,
-    /// Records every confirmed hold, not only what changes.
+    /// Whether to record every confirmed hold, not only changes.
     pub record_renewals: bool,
 }
 
 impl MemberSettings {
-    /// The most duties of one instance, unless it is told otherwise.
+    /// Default limit of duties per instance.
     pub const DEFAULT_ROOM: usize = 10_000;
-    /// The most duties of one group, unless it is told otherwise.
+    /// Default limit of duties per group.
     pub const DEFAULT_MAX_GROUP_DUTIES: usize = 100_000;
 
-    /// The usual ones.
+    /// Creates settings with defaults.
     pub fn new(group: GroupName, instance: InstanceId, ttl: Ttl, layout: Layout) -> Self {
         Self {
             group,

@@ -7,30 +7,30 @@ use crate::{DutyId, Label, Note, StoreError};
 /// Status of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberStatus {
-    /// Its share beside the others.
+    /// Its share relative to other members.
     pub weight: u32,
     /// The most duties that it will hold.
     pub room: usize,
-    /// Whether it may be given more than it holds.
+    /// Whether it may be given more duties.
     pub takes: bool,
-    /// Whether it may keep what it holds.
+    /// Whether it may keep its duties.
     pub keeps: bool,
-    /// Its work fails whatever the duty: it gives way to members whose work does not.
+    /// Its work fails whatever the duty: it gives way to members whose work does not fail.
     pub failing: bool,
     /// The zone in which it runs.
     pub zone: Option<Label>,
-    /// A name that outlives its process.
+    /// A name that survives restarts of its process.
     pub name: Option<Label>,
     /// Deployed revision.
     pub revision: Option<Label>,
-    /// The one duty that it is there for; `None` when it takes any of the group.
+    /// The only duty that it takes; `None` for any duty of the group.
     pub only: Option<DutyId>,
-    /// Stands for the members and duties that it sees: equal for those who see the same (R20).
+    /// Number for the members and duties that it sees: equal for members that see the same (R20).
     pub view: u64,
 }
 
 impl MemberStatus {
-    /// A member with so much room that says nothing else of itself.
+    /// Creates the status of a member with this much room and defaults for the rest.
     pub fn with_room(room: usize) -> Self {
         Self {
             weight: 1,
@@ -46,7 +46,7 @@ impl MemberStatus {
         }
     }
 
-    /// The note that says this.
+    /// Returns the note with this status.
     pub fn note(&self) -> Result<Note, StoreError> {
         let mut text = format!("tenure=1\nweight={}\nroom={}\n", self.weight, self.room);
         let label = |label: &Option<Label>| label.as_ref().map(ToString::to_string);
@@ -66,7 +66,7 @@ impl MemberStatus {
     }
 
     /// Reads a note. `None` when it was not written by an engine: such a member takes no duties.
-    /// What is unknown in it is left alone: it may come from a newer version.
+    /// Unknown lines are ignored: they may come from a newer version.
     pub fn read(note: &Note) -> Option<Self> {
         let mut lines = note.as_str().lines().filter_map(|line| line.split_once('='));
         if lines.next() != Some(("tenure", "1")) {
@@ -91,8 +91,8 @@ impl MemberStatus {
         Some(status)
     }
 
-    /// The seat of a member that says this.
-    pub fn seat(self, member: &Member) -> RosterMember {
+    /// Returns the member as the roster plans it.
+    pub fn roster_member(self, member: &Member) -> RosterMember {
         RosterMember {
             instance: member.instance.clone(),
             weight: self.weight,

@@ -1,4 +1,4 @@
-//! Starting, draining, cancelling and giving back the work on a duty.
+//! Starting, draining, cancelling and releasing the work on a duty.
 
 use std::time::Duration;
 
@@ -22,19 +22,19 @@ pub(super) struct EngineHold {
     pub(super) since: LocalInstant,
     /// It came from a member that could have kept it.
     pub(super) moved: bool,
-    /// Why it is to be given back as soon as its work has stopped.
+    /// Why it is to be released as soon as its work has stopped.
     pub(super) release: Option<StopReason>,
-    /// It was recorded that the hold ended.
-    pub(super) told: bool,
+    /// Whether the end of the hold was recorded.
+    pub(super) end_recorded: bool,
     pub(super) progress: LocalInstant,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum WorkState {
     Running,
-    /// Asked to come to its end, and cancelled at that instant.
+    /// Asked to finish; it is cancelled at that instant.
     Asked(LocalInstant),
-    /// Cancelled at that instant; it has not said that it stopped.
+    /// Cancelled at that instant; it has not stopped yet.
     Cancelled(LocalInstant),
     Stopped,
 }
@@ -49,19 +49,28 @@ pub(super) struct RestPeriod {
 impl EngineHold {
     pub(super) fn new(hold: Hold, deadline: Deadline, now: LocalInstant, moved: bool) -> Self {
         let work = WorkState::Running;
-        Self { hold, deadline, work, since: now, moved, release: None, told: false, progress: now }
+        Self {
+            hold,
+            deadline,
+            work,
+            since: now,
+            moved,
+            release: None,
+            end_recorded: false,
+            progress: now,
+        }
     }
 
     pub(super) fn epoch(&self) -> Epoch {
         self.hold.epoch
     }
 
-    /// Whether the work may still have effects, as far as it was told.
+    /// Whether the work may still have effects, by the orders it was given.
     pub(super) fn may_act(&self) -> bool {
         matches!(self.work, WorkState::Running | WorkState::Asked(_))
     }
 
-    /// When something is due.
+    /// Returns when the next action for this hold is due.
     pub(super) fn timer(&self, settings: &MemberSettings) -> Option<LocalInstant> {
         match self.work {
             WorkState::Running => {
@@ -82,8 +91,8 @@ impl Engine {
         self.holds.remove(duty)
     }
 
-    /// Cancels work past its deadline (R6), past its time to drain, or without progress. Work that
-    /// was cancelled a TTL ago and has not stopped is given back: the fence has to decide.
+    /// Cancels work past its deadline (R6), past its drain time, or without progress. Releases the
+    /// duty of work that was cancelled a TTL ago and has not stopped: the fence must protect it.
     pub(super) fn expire(&mut self, now: LocalInstant) {
         if now < self.due {
             return;
@@ -119,17 +128,17 @@ impl Engine {
         self.due = next.unwrap_or(now.plus(self.settings.ttl.get()));
     }
 
-    /// Something of a hold is due then.
+    /// Schedules the next check of the holds.
     // Why: docs/decisions/0010-step-cost-independent-of-holds.md
     pub(super) fn due_at(&mut self, at: Option<LocalInstant>) {
         self.due = at.map_or(self.due, |at| at.min(self.due));
     }
 
-    /// Cancels the work; the hold is given back when it has stopped.
+    /// Cancels the work; the hold is released when it has stopped.
     fn cancel(&mut self, duty: &DutyId, change: Change, why: StopReason, now: LocalInstant) {
         let Some(held) = self.holds.get_mut(duty).filter(|held| held.may_act()) else { return };
         held.work = WorkState::Cancelled(now);
-        held.told = true;
+        held.end_recorded = true;
         held.release.get_or_insert(why);
         let (epoch, next) = (held.epoch(), held.timer(&self.settings));
         self.due_at(next);
@@ -138,7 +147,7 @@ impl Engine {
         self.renew_now(now);
     }
 
-    /// Asks the work to come to its end, and gives the duty back then (R18).
+    /// Asks the work to finish; the duty is released after that (R18).
     pub(super) fn ask_to_stop(&mut self, duty: &DutyId, why: StopReason, now: LocalInstant) {
         let until = now.plus(self.settings.drain);
         let Some(held) = self.holds.get_mut(duty) else { return };
@@ -184,8 +193,8 @@ impl Engine {
         }
     }
 
-    /// Leaves a duty alone, longer each time, so that work that fails at once is not started
-    /// without end.
+    /// Leaves a duty alone, longer each time, so that work that fails at once is not restarted in a
+    /// loop.
     fn rest(&mut self, duty: &DutyId, since: LocalInstant, now: LocalInstant) {
         let (least, most) = REST_RANGE;
         let before = self.resting.get(duty).map(|rest| rest.length);
@@ -202,7 +211,7 @@ impl Engine {
         }
     }
 
-    /// A resource knows a newer epoch than the store: give it back, and ask again above that.
+    /// Gives up a hold that a resource fenced; the next claim asks for an epoch above `newest`.
     pub(super) fn fenced(&mut self, duty: &DutyId, epoch: Epoch, newest: Epoch, now: LocalInstant) {
         self.raise_floor(duty, newest);
         if self.holds.get(duty).is_some_and(|held| held.epoch() == epoch) {
@@ -210,19 +219,19 @@ impl Engine {
         }
     }
 
-    /// Whether the end of the session is what gives everything back.
+    /// Whether closing the session releases everything.
     pub(super) fn closes_with_all(&self) -> bool {
         self.leaving.is_some() && self.ready.len() == self.holds.len()
     }
 
-    /// Gives back what can be given back (R10). When everything goes, closing the session does it.
+    /// Releases the holds that are ready (R10). If all holds go, closing the session does it.
     pub(super) fn release_next(&mut self, now: LocalInstant) {
         if self.releasing.is_some() || now < self.release_again || self.closes_with_all() {
             return;
         }
         let mut ready = self.ready.iter().filter_map(|duty| self.holds.get(duty)).peekable();
         let (Some(live), Some(first)) = (&self.live, ready.peek()) else { return };
-        // One request has one reason.
+        // A request has one reason for all its holds.
         let why = first.release.unwrap_or(StopReason::Done);
         let holds: Vec<_> = ready
             .filter(|held| held.release == Some(why))
@@ -250,13 +259,13 @@ impl Engine {
             return self.session_ended(now, true, now);
         }
         if let Some(error) = &error {
-            // It may have happened: it is repeated until the store confirms it (R17).
+            // The release may have succeeded: it is repeated until the store confirms it (R17).
             let why = error.problem().to_string();
             self.complain_of(now, Change::ReleaseFailed, &duties, why);
         }
         for (duty, epoch) in &duties {
             self.touch(duty);
-            // It may have been lost meanwhile, and granted anew under another epoch.
+            // It may have been lost in the meantime and granted again under another epoch.
             let held = self.holds.get(duty).filter(|held| held.epoch() == *epoch);
             let Some(held) = held.filter(|_| error.is_none()) else { continue };
             let (epoch, why) = (*epoch, held.release.unwrap_or(StopReason::Done));

@@ -1,14 +1,14 @@
-//! The judgement: from settings to a level.
+//! Judgement of a store: derives the level from the settings.
 
 use super::table::{Backend, SettingRule, TABLE};
 use super::{Fact, Level, Survey};
 
-/// The guarantee of a store, with the reasons.
+/// The guarantee of a store, with findings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// The least of what its settings allow.
+    /// The lowest level that any setting allows.
     pub level: Level,
-    /// One for each setting, in the order of the survey; what it left out comes last.
+    /// One per setting, in the order of the survey; settings that the survey lacks come last.
     pub findings: Vec<Finding>,
 }
 
@@ -21,26 +21,26 @@ pub struct Finding {
     pub value: Option<String>,
     /// The highest level that it allows.
     pub level: Level,
-    /// Whether that is less than this kind of store can promise at its best.
+    /// Whether that is below the best level of this kind of store.
     pub lowers: bool,
-    /// One sentence that says what it means.
+    /// Its meaning, in one sentence.
     pub sentence: &'static str,
-    /// The recommended change, where it lowers the level or deserves attention for another reason.
+    /// The recommended change, if it lowers the level or deserves attention for another reason.
     pub change: Option<&'static str>,
 }
 
 impl Finding {
-    /// Whether somebody should look at it.
+    /// Whether it deserves attention.
     pub fn attention(&self) -> bool {
         self.change.is_some()
     }
 }
 
-/// Judges a store by the table.
+/// Judges a store with the table.
 ///
-/// A value that is unreadable, unknown to the table or was not read counts as the weakest that the
-/// table has for that setting. A setting that the table does not have is shown and lowers nothing:
-/// everything that matters is in the table.
+/// A value that is unreadable, missing or unknown to the table counts as the weakest one of that
+/// setting. A setting outside the table is shown and lowers nothing: the table has every setting
+/// that matters.
 pub fn judge(survey: &Survey) -> Verdict {
     let backend = Backend::named(survey.backend);
     let best = backend.map_or(Level::BestEffort, |backend| backend.best);
@@ -48,7 +48,8 @@ pub fn judge(survey: &Survey) -> Verdict {
     let mut findings: Vec<Finding> = survey.facts.iter().map(|fact| judging.fact(fact)).collect();
     for row in TABLE.iter().filter(|row| row.is_of(survey.backend)) {
         if !findings.iter().any(|finding| finding.setting == row.setting) {
-            findings.push(judging.unread(row.setting, "it was not looked at"));
+            findings
+                .push(judging.unread(row.setting, "it was not read, so it counts as the weakest"));
         }
     }
     let level = findings.iter().map(|finding| finding.level).fold(best, Level::min);
@@ -75,7 +76,7 @@ impl Judging {
         let (level, sentence, change) = match found {
             Some(row) => (row.level, row.sentence, row.change),
             None if self.rows(setting).next().is_none() => {
-                (self.best, "it says nothing about the guarantee", None)
+                (self.best, "it does not affect the guarantee", None)
             }
             None => {
                 let sentence = "Tenure does not know this value, so it counts as the weakest";
@@ -113,7 +114,7 @@ mod tests {
     use super::*;
     use crate::guarantee::BACKENDS;
 
-    /// A survey of a store with nothing to say against it.
+    /// Returns a survey without any weakness.
     fn good(backend: &'static str) -> Survey {
         let facts: &[(&str, &str)] = match backend {
             "postgres" => &[
@@ -199,7 +200,7 @@ mod tests {
         assert_eq!(judge(&survey).level, Level::BestEffort);
     }
 
-    /// Unreadable, unknown and left out: each counts as the weakest row of that setting.
+    /// Unreadable, unknown and missing values count as the weakest row of that setting.
     #[test]
     fn what_is_not_known_counts_as_the_weakest() {
         for row in TABLE {
@@ -234,8 +235,8 @@ mod tests {
         assert_eq!((finding.setting, finding.value.as_deref()), ("colour", Some("red")));
     }
 
-    /// Each row that lowers a level, by a value that only it matches: none can go unnoticed, and a
-    /// new one needs its line here.
+    /// Tests each row that lowers a level with a value that only it matches, so a new row needs a
+    /// line here.
     #[test]
     fn each_row_that_lowers_a_level_does() {
         use Level::{AtLeastOnce, BestEffort};
@@ -287,7 +288,7 @@ mod tests {
         }
     }
 
-    /// Each row that only deserves attention.
+    /// Tests each row that only deserves attention.
     #[test]
     fn attention_lowers_nothing() {
         for (backend, setting, value) in [

@@ -17,7 +17,7 @@ pub struct Backend {
 }
 
 impl Backend {
-    /// Finds it by name.
+    /// Finds a backend by name.
     pub fn named(name: &str) -> Option<&'static Self> {
         BACKENDS.iter().find(|backend| backend.name == name)
     }
@@ -29,15 +29,15 @@ const fn backend(name: &'static str, best: Level, rights: &'static str) -> Backe
 
 /// Every kind of store.
 pub const BACKENDS: &[Backend] = &[
-    backend("postgres", Level::ExclusiveEffects, "grant pg_monitor to the role that asks"),
+    backend("postgres", Level::ExclusiveEffects, "grant pg_monitor to Tenure's role"),
     backend("etcd", Level::Fenced, "let the user read the cluster's status and its alarms"),
     backend(
         "redis",
         Level::Fenced,
-        "allow the user +info and +config|get, or look at the server's own file",
+        "allow the user +info and +config|get, or check the server's configuration file",
     ),
-    backend("sqlite", Level::Fenced, "look whether the folder can be read"),
-    backend("file", Level::Fenced, "look whether the folder can be read"),
+    backend("sqlite", Level::Fenced, "check that the directory is readable"),
+    backend("file", Level::Fenced, "check that the directory is readable"),
     backend("memory", Level::BestEffort, "use another store"),
 ];
 
@@ -46,15 +46,15 @@ pub const BACKENDS: &[Backend] = &[
 pub enum Pattern {
     /// One of these words.
     Is(&'static [&'static str]),
-    /// A text with this in it.
+    /// A text that contains this.
     Has(&'static str),
     /// `N of N`, above zero.
     All,
-    /// A number of at least this.
+    /// A number not below this.
     AtLeast(f64),
     /// A number below this.
     Below(f64),
-    /// A number no further from zero than this.
+    /// A number whose absolute value is at most this.
     Within(f64),
     /// Any value that no earlier row matches.
     Else,
@@ -93,14 +93,14 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// Level that some values of a setting allow.
+/// Level that a setting allows with certain values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SettingRule {
-    /// The kinds of store that it is about.
+    /// The kinds of store that it applies to.
     pub backends: &'static [&'static str],
     /// The setting.
     pub setting: &'static str,
-    /// Its values; the first row that matches counts.
+    /// Its values; the first matching row counts.
     pub pattern: Pattern,
     /// The highest level that they allow.
     pub level: Level,
@@ -111,7 +111,7 @@ pub struct SettingRule {
 }
 
 impl SettingRule {
-    /// Whether it is about this kind of store.
+    /// Whether it applies to this kind of store.
     pub fn is_of(&self, backend: &str) -> bool {
         self.backends.contains(&backend)
     }
@@ -122,7 +122,7 @@ pub fn has_setting(backend: &str, setting: &str) -> bool {
     TABLE.iter().any(|row| row.is_of(backend) && row.setting == setting)
 }
 
-/// It takes nothing away.
+/// The setting lowers nothing.
 const FINE: Level = Level::ExclusiveEffects;
 const REPEATS: Level = Level::AtLeastOnce;
 const LOSES: Level = Level::BestEffort;
@@ -138,7 +138,7 @@ macro_rules! table {
     ($($backends:tt { $($setting:literal {
         $($pattern:expr => $level:ident $sentence:literal $($change:literal)?;)+
     })+ })+) => {
-        /// Every row, by store and setting.
+        /// All rows, grouped by store and setting.
         pub const TABLE: &[SettingRule] = &[$($($(SettingRule {
             backends: &$backends,
             setting: $setting,
@@ -172,7 +172,8 @@ table! {
             Has(", nobody to wait for") => FINE "acknowledged writes are on disk, with no standby";
             Is(&["remote_write"]) => REPEATS "a standby acknowledges before it is on its disk"
                 "set synchronous_commit = on";
-            Is(&["local"]) => REPEATS "no standby is waited for: a failover may lose grants"
+            Is(&["local"]) => REPEATS
+                "commits do not wait for a standby: a failover may lose grants"
                 "set synchronous_commit = on";
             Is(&["off"]) => REPEATS "a crash loses the most recently acknowledged writes"
                 "set synchronous_commit = on, at least for the role that runs Tenure";
@@ -428,7 +429,7 @@ mod tests {
                     && (earlier.pattern == Else || earlier.pattern == row.pattern)
             };
             assert!(!TABLE[..n].iter().any(hidden), "never reached: {row:?}");
-            // Who is told that something lowers a level is told what to do.
+            // A row that lowers a level must recommend a change.
             assert!(row.level == FINE || row.change.is_some(), "{row:?}");
         }
     }

@@ -1,5 +1,5 @@
-//! A plan in the making, in four steps. Everything is an index: names are hashed once and compared
-//! only for pins and zones.
+//! Plan under construction, in four steps. Members and duties are indexes: names are hashed once,
+//! and compared only for pins and zones.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,12 @@ use super::{Pin, Plan, RosterDuty, RosterMember, score};
 use crate::Label;
 
 pub(super) struct PlanDraft<'a> {
-    charges: &'a [RosterDuty],
-    seats: &'a [RosterMember],
-    /// The hash of each duty and of each member.
-    duties: Vec<u64>,
-    members: Vec<u64>,
+    duties: &'a [RosterDuty],
+    members: &'a [RosterMember],
+    duty_hashes: Vec<u64>,
+    member_hashes: Vec<u64>,
     zones: Zones<'a>,
-    /// Member that each duty goes to, as far as that is known.
+    /// Member chosen for each duty so far.
     goes: Vec<Option<u32>>,
     /// Number of duties planned for each member so far.
     given: Vec<usize>,
@@ -24,261 +23,266 @@ pub(super) struct PlanDraft<'a> {
 }
 
 impl<'a> PlanDraft<'a> {
-    pub(super) fn new(charges: &'a [RosterDuty], seats: &'a [RosterMember]) -> Self {
+    pub(super) fn new(duties: &'a [RosterDuty], members: &'a [RosterMember]) -> Self {
         Self {
-            charges,
-            seats,
-            duties: charges.iter().map(|charge| score::of_duty(&charge.duty)).collect(),
-            members: seats.iter().map(|seat| score::of_member(&seat.instance)).collect(),
-            zones: Zones::new(seats),
-            goes: vec![None; charges.len()],
-            given: vec![0; seats.len()],
+            duties,
+            members,
+            duty_hashes: duties.iter().map(|duty| score::of_duty(&duty.duty)).collect(),
+            member_hashes: members
+                .iter()
+                .map(|member| score::of_member(&member.instance))
+                .collect(),
+            zones: Zones::new(members),
+            goes: vec![None; duties.len()],
+            given: vec![0; members.len()],
             quotas: Vec::new(),
-            held: vec![Vec::new(); seats.len()],
+            held: vec![Vec::new(); members.len()],
         }
     }
 
     /// Returns the current holder of a duty, if it is one of these members.
-    fn holder(&self, charge: u32) -> Option<u32> {
-        self.charges[charge as usize].holder.filter(|seat| (*seat as usize) < self.seats.len())
+    fn holder(&self, duty: u32) -> Option<u32> {
+        self.duties[duty as usize].holder.filter(|member| (*member as usize) < self.members.len())
     }
 
-    fn score(&self, charge: u32, seat: u32) -> u64 {
-        score::of_pair(self.duties[charge as usize], self.members[seat as usize])
+    fn score(&self, duty: u32, member: u32) -> u64 {
+        score::of_pair(self.duty_hashes[duty as usize], self.member_hashes[member as usize])
     }
 
-    fn give(&mut self, charge: u32, seat: u32) {
-        self.goes[charge as usize] = Some(seat);
-        self.given[seat as usize] += 1;
+    fn give(&mut self, duty: u32, member: u32) {
+        self.goes[duty as usize] = Some(member);
+        self.given[member as usize] += 1;
     }
 
-    /// Step one: what is pinned and in its place stays, what is pinned elsewhere goes there.
+    /// Step one: a duty whose holder matches its pin stays; other pinned duties go to a match.
     pub(super) fn pin(&mut self) {
         let mut places: BTreeMap<&Pin, Vec<u32>> = BTreeMap::new();
-        let mut there: Vec<Vec<u32>> = vec![Vec::new(); self.seats.len()];
+        let mut there: Vec<Vec<u32>> = vec![Vec::new(); self.members.len()];
         let mut away: Vec<u32> = Vec::new();
-        for (n, charge) in (0..).zip(self.charges) {
-            let Some(pin) = &charge.pin else { continue };
-            let matching = places.entry(pin).or_insert_with(|| matching(pin, self.seats));
-            match self.holder(n).filter(|seat| matching.contains(seat)) {
-                Some(seat) => there[seat as usize].push(n),
+        for (n, duty) in (0..).zip(self.duties) {
+            let Some(pin) = &duty.pin else { continue };
+            let matching = places.entry(pin).or_insert_with(|| matching(pin, self.members));
+            match self.holder(n).filter(|member| matching.contains(member)) {
+                Some(member) => there[member as usize].push(n),
                 None => away.push(n),
             }
         }
-        for (seat, mut charges) in (0..).zip(there) {
-            let room = self.seats[seat as usize].room;
-            let surplus = self.take_lowest(&mut charges, room, seat, |_| true);
-            charges.iter().for_each(|charge| self.give(*charge, seat));
+        for (member, mut duties) in (0..).zip(there) {
+            let room = self.members[member as usize].room;
+            let surplus = self.take_lowest(&mut duties, room, member, |_| true);
+            duties.iter().for_each(|duty| self.give(*duty, member));
             away.extend(surplus);
         }
         away.sort_unstable();
-        for charge in away {
-            let Some(pin) = &self.charges[charge as usize].pin else { continue };
-            let with_room = places[pin].iter().copied().filter(|seat| {
-                let RosterMember { takes, room, .. } = self.seats[*seat as usize];
-                takes && self.given[*seat as usize] < room
+        for duty in away {
+            let Some(pin) = &self.duties[duty as usize].pin else { continue };
+            let with_room = places[pin].iter().copied().filter(|member| {
+                let RosterMember { takes, room, .. } = self.members[*member as usize];
+                takes && self.given[*member as usize] < room
             });
             let best = with_room
-                .min_by_key(|seat| (self.given[*seat as usize], !self.score(charge, *seat)));
-            if let Some(seat) = best {
-                self.give(charge, seat);
+                .min_by_key(|member| (self.given[*member as usize], !self.score(duty, *member)));
+            if let Some(member) = best {
+                self.give(duty, member);
             }
         }
-        for n in 0..self.charges.len() as u32 {
-            if let (None, Some(seat)) = (self.goes[n as usize], self.holder(n)) {
-                self.held[seat as usize].push(n);
+        for n in 0..self.duties.len() as u32 {
+            if let (None, Some(member)) = (self.goes[n as usize], self.holder(n)) {
+                self.held[member as usize].push(n);
             }
         }
     }
 
-    /// Step two: the shares.
+    /// Step two: computes the share of each member.
     pub(super) fn share(&mut self) {
-        let claim = |(n, seat): (usize, &RosterMember)| {
+        let claim = |(n, member): (usize, &RosterMember)| {
             let has = self.given[n] + self.held[n].len();
-            let most = match (is_usable(seat), seat.takes) {
+            let most = match (is_usable(member), member.takes) {
                 (false, _) => 0,
-                (true, true) => seat.room,
-                (true, false) => seat.room.min(has),
+                (true, true) => member.room,
+                (true, false) => member.room.min(has),
             };
-            QuotaBounds { weight: seat.weight, least: self.given[n], most, has }
+            QuotaBounds { weight: member.weight, least: self.given[n], most, has }
         };
-        let claims: Vec<QuotaBounds> = self.seats.iter().enumerate().map(claim).collect();
-        self.quotas = quota::share(self.charges.len(), &claims);
+        let claims: Vec<QuotaBounds> = self.members.iter().enumerate().map(claim).collect();
+        self.quotas = quota::share(self.duties.len(), &claims);
     }
 
-    /// Step three: within its share a seat keeps what it holds. Beyond it, it first gives up what
-    /// another zone would rather have and has a place for, then what it scores lowest for.
+    /// Step three: a member keeps what it holds up to its share. It gives up the rest: first duties
+    /// whose preferred zone is another one with a place for them, then those with its lowest score.
     pub(super) fn keep(&mut self) {
         let held = std::mem::take(&mut self.held);
-        let has = |seat: usize| self.given[seat] + held[seat].len();
-        let below: Vec<u32> = (0..self.seats.len() as u32)
+        let has = |member: usize| self.given[member] + held[member].len();
+        let below: Vec<u32> = (0..self.members.len() as u32)
             .filter(|n| has(*n as usize) < self.quotas[*n as usize])
             .collect();
-        let wanting = self.zones.of_seats(&below);
-        for (seat, mut charges) in (0..).zip(held) {
-            let room = self.quotas[seat as usize] - self.given[seat as usize];
-            let own = self.zones.of_seat[seat as usize];
-            let is_at_home = |charge: u32| {
-                let zone = self.zones.find(self.charges[charge as usize].zone.as_ref());
+        let wanting = self.zones.of_members(&below);
+        for (member, mut duties) in (0..).zip(held) {
+            let room = self.quotas[member as usize] - self.given[member as usize];
+            let own = self.zones.of_member[member as usize];
+            let is_at_home = |duty: u32| {
+                let zone = self.zones.find(self.duties[duty as usize].zone.as_ref());
                 zone.is_none_or(|zone| Some(zone) == own || !wanting[zone])
             };
-            self.take_lowest(&mut charges, room, seat, is_at_home);
-            charges.iter().for_each(|charge| self.give(*charge, seat));
+            self.take_lowest(&mut duties, room, member, is_at_home);
+            duties.iter().for_each(|duty| self.give(*duty, member));
         }
     }
 
-    /// Step four: what goes nowhere yet goes to seats below their share.
+    /// Step four: distributes the remaining duties over members below their share.
     pub(super) fn place(&mut self) {
         let homeless = |n: &u32| self.goes[*n as usize].is_none();
-        let all = 0..self.charges.len() as u32;
-        // When there is not room for all, what somebody does now goes before what nobody does.
+        let all = 0..self.duties.len() as u32;
+        // If there is not room for all, duties that have a holder now come first.
         let (mut waiting, free): (Vec<u32>, Vec<u32>) =
             all.filter(homeless).partition(|n| self.holder(*n).is_some());
         waiting.extend(free);
         let places = self.quotas.iter().sum::<usize>() - self.given.iter().sum::<usize>();
         waiting.truncate(places);
 
-        // Those with a zone choose first, lest others take their places.
+        // Duties with a zone choose first, before others take their places.
         let mut open: Vec<OpenMembers> = vec![OpenMembers::default(); self.zones.names.len()];
-        for seat in self.below_share() {
-            if let Some(zone) = self.zones.of_seat[seat as usize] {
-                open[zone].push(seat, self.members[seat as usize]);
+        for member in self.below_share() {
+            if let Some(zone) = self.zones.of_member[member as usize] {
+                open[zone].push(member, self.member_hashes[member as usize]);
             }
         }
         let mut anywhere = Vec::with_capacity(waiting.len());
-        for charge in waiting {
-            match self.zones.find(self.charges[charge as usize].zone.as_ref()) {
-                Some(zone) if !open[zone].seats.is_empty() => {
-                    self.place_in(&mut open[zone], charge);
+        for duty in waiting {
+            match self.zones.find(self.duties[duty as usize].zone.as_ref()) {
+                Some(zone) if !open[zone].members.is_empty() => {
+                    self.place_in(&mut open[zone], duty);
                 }
-                _ => anywhere.push(charge),
+                _ => anywhere.push(duty),
             }
         }
         let mut open = OpenMembers::default();
-        for seat in self.below_share() {
-            open.push(seat, self.members[seat as usize]);
+        for member in self.below_share() {
+            open.push(member, self.member_hashes[member as usize]);
         }
-        for charge in anywhere {
-            self.place_in(&mut open, charge);
+        for duty in anywhere {
+            self.place_in(&mut open, duty);
         }
     }
 
     fn below_share(&self) -> Vec<u32> {
-        let is_below = |seat: &u32| self.given[*seat as usize] < self.quotas[*seat as usize];
-        (0..self.seats.len() as u32).filter(is_below).collect()
+        let is_below = |member: &u32| self.given[*member as usize] < self.quotas[*member as usize];
+        (0..self.members.len() as u32).filter(is_below).collect()
     }
 
-    /// Gives a charge to the open seat with the highest score, which closes once it has its share.
-    fn place_in(&mut self, open: &mut OpenMembers, charge: u32) {
-        let Some(best) = open.best(self.duties[charge as usize]) else { return };
-        let seat = open.seats[best];
-        self.give(charge, seat);
-        if self.given[seat as usize] >= self.quotas[seat as usize] {
+    /// Gives a duty to the open member with the highest score, and closes it once it has its share.
+    fn place_in(&mut self, open: &mut OpenMembers, duty: u32) {
+        let Some(best) = open.best(self.duty_hashes[duty as usize]) else { return };
+        let member = open.members[best];
+        self.give(duty, member);
+        if self.given[member as usize] >= self.quotas[member as usize] {
             open.remove(best);
         }
     }
 
-    /// Leaves `most` of the charges and returns the others: those that are not at home first, then
+    /// Removes all but `most` of the duties and returns the removed: first those not at home, then
     /// those with the lowest score.
     fn take_lowest(
         &self,
-        charges: &mut Vec<u32>,
+        duties: &mut Vec<u32>,
         most: usize,
-        seat: u32,
+        member: u32,
         is_at_home: impl Fn(u32) -> bool,
     ) -> Vec<u32> {
-        if charges.len() <= most {
+        if duties.len() <= most {
             return Vec::new();
         }
-        let surplus = charges.len() - most;
+        let surplus = duties.len() - most;
         if most == 0 {
-            return std::mem::take(charges);
+            return std::mem::take(duties);
         }
         let mut ranked: Vec<(bool, u64, u32)> =
-            charges.iter().map(|n| (is_at_home(*n), self.score(*n, seat), *n)).collect();
+            duties.iter().map(|n| (is_at_home(*n), self.score(*n, member), *n)).collect();
         ranked.select_nth_unstable(surplus);
         let mut ranked = ranked.into_iter().map(|(_, _, n)| n);
         let lowest = ranked.by_ref().take(surplus).collect();
-        *charges = ranked.collect();
+        *duties = ranked.collect();
         lowest
     }
 
     pub(super) fn finish(self) -> Plan {
-        Plan { seats: self.goes, quotas: self.quotas }
+        Plan { holders: self.goes, quotas: self.quotas }
     }
 }
 
-/// Whether a seat may hold anything at all.
-pub(super) fn is_usable(seat: &RosterMember) -> bool {
-    seat.keeps && seat.weight > 0
+/// Whether a member may hold anything at all.
+pub(super) fn is_usable(member: &RosterMember) -> bool {
+    member.keeps && member.weight > 0
 }
 
-pub(super) fn is_there(pin: &Pin, seat: &RosterMember) -> bool {
+pub(super) fn is_there(pin: &Pin, member: &RosterMember) -> bool {
     match pin {
-        Pin::Instance(instance) => seat.instance == *instance,
-        Pin::Name(name) => seat.name.as_ref() == Some(name),
-        Pin::Zone(zone) => seat.zone.as_ref() == Some(zone),
+        Pin::Instance(instance) => member.instance == *instance,
+        Pin::Name(name) => member.name.as_ref() == Some(name),
+        Pin::Zone(zone) => member.zone.as_ref() == Some(zone),
     }
 }
 
-fn matching(pin: &Pin, seats: &[RosterMember]) -> Vec<u32> {
-    let seats = (0..).zip(seats).filter(|(_, seat)| is_usable(seat) && is_there(pin, seat));
-    seats.map(|(n, _)| n).collect()
+fn matching(pin: &Pin, members: &[RosterMember]) -> Vec<u32> {
+    let members =
+        (0..).zip(members).filter(|(_, member)| is_usable(member) && is_there(pin, member));
+    members.map(|(n, _)| n).collect()
 }
 
-/// The zones of the seats, as numbers.
+/// The zones of the members, as numbers.
 struct Zones<'a> {
     names: Vec<&'a Label>,
-    of_seat: Vec<Option<usize>>,
+    of_member: Vec<Option<usize>>,
 }
 
 impl<'a> Zones<'a> {
-    fn new(seats: &'a [RosterMember]) -> Self {
-        let mut names: Vec<&Label> = seats.iter().filter_map(|seat| seat.zone.as_ref()).collect();
+    fn new(members: &'a [RosterMember]) -> Self {
+        let mut names: Vec<&Label> =
+            members.iter().filter_map(|member| member.zone.as_ref()).collect();
         names.sort_unstable();
         names.dedup();
-        let mut zones = Self { names, of_seat: Vec::new() };
-        zones.of_seat = seats.iter().map(|seat| zones.find(seat.zone.as_ref())).collect();
+        let mut zones = Self { names, of_member: Vec::new() };
+        zones.of_member = members.iter().map(|member| zones.find(member.zone.as_ref())).collect();
         zones
     }
 
-    /// `None` also for a zone in which nobody is.
+    /// Returns the number of a zone; `None` if no member is in it.
     fn find(&self, zone: Option<&Label>) -> Option<usize> {
         self.names.binary_search(&zone?).ok()
     }
 
-    /// For each zone, whether one of these seats is in it.
-    fn of_seats(&self, seats: &[u32]) -> Vec<bool> {
+    /// For each zone, whether one of these members is in it.
+    fn of_members(&self, members: &[u32]) -> Vec<bool> {
         let mut there = vec![false; self.names.len()];
-        for zone in seats.iter().filter_map(|seat| self.of_seat[*seat as usize]) {
+        for zone in members.iter().filter_map(|member| self.of_member[*member as usize]) {
             there[zone] = true;
         }
         there
     }
 }
 
-/// Seats below their share, in their order, and beside them the hashes of their members.
+/// Members below their share, in order, and their hashes.
 #[derive(Clone, Default)]
 struct OpenMembers {
-    seats: Vec<u32>,
-    members: Vec<u64>,
+    members: Vec<u32>,
+    hashes: Vec<u64>,
 }
 
 impl OpenMembers {
-    fn push(&mut self, seat: u32, member: u64) {
-        self.seats.push(seat);
+    fn push(&mut self, member: u32, hash: u64) {
         self.members.push(member);
+        self.hashes.push(hash);
     }
 
     fn remove(&mut self, n: usize) {
-        self.seats.remove(n);
         self.members.remove(n);
+        self.hashes.remove(n);
     }
 
     /// Returns the index of the member with the highest score for a duty; the first of equals.
     fn best(&self, duty: u64) -> Option<usize> {
-        // Of equals `max_by_key` returns the last.
-        let members = self.members.iter().enumerate().rev();
-        members.max_by_key(|(_, member)| score::of_pair(duty, **member)).map(|(n, _)| n)
+        // `max_by_key` returns the last of equals.
+        let hashes = self.hashes.iter().enumerate().rev();
+        hashes.max_by_key(|(_, hash)| score::of_pair(duty, **hash)).map(|(n, _)| n)
     }
 }

@@ -9,39 +9,39 @@ crate::text_enum! {
         Pinned "pinned"
             "it is pinned here"
         Keeps "keeps"
-            "holds it, and keeps what it holds up to its share"
+            "holds it, and keeps its duties up to its share"
         InZone "in_zone"
-            "scores highest of those below their share in the zone of the duty"
+            "has the highest score of the members below their share in the zone of the duty"
         Highest "highest"
-            "scores highest of those below their share"
+            "has the highest score of the members below their share"
         ForeignHighest "foreign_highest"
-            "scores highest by the rule of foreign members, of which the group has some"
+            "has the highest score by the rule of the group's foreign members"
         Drained "drained"
             "holds nothing: it drains, leaves or was evicted"
         NoWeight "no_weight"
             "holds nothing: its weight is 0"
         NoRoom "no_room"
-            "holds nothing: it has room for none"
+            "holds nothing: it has no room"
         PinnedElsewhere "pinned_elsewhere"
             "it is pinned elsewhere"
         PinnedBeside "pinned_beside"
-            "the pin allows it, and another that it allows has fewer pinned duties or scores higher"
+            "another member that the pin allows has fewer pinned duties or a higher score"
         Surplus "surplus"
-            "holds it and has more than its share: of what it holds it gives up this one"
+            "holds it, but has more than its share and gives up this duty"
         Stays "stays"
-            "another holds it within its share, and nothing moves without need"
+            "another member holds it within its share, so it does not move"
         Cordoned "cordoned"
-            "takes nothing more: it is cordoned, or waits after a loss of the store"
+            "takes no more duties: cordoned, or waiting after the store was unreachable or reset"
         HasShare "has_share"
-            "has its share with what it keeps"
+            "the duties that it keeps fill its share"
         OtherZone "other_zone"
-            "is in another zone, and one in the zone of the duty was below its share"
+            "is in another zone, and a member in the zone of the duty was below its share"
         Lower "lower"
-            "scores lower than the one chosen"
+            "has a lower score than the chosen member"
         Filled "filled"
             "its share was filled by other duties first"
         ForeignLower "foreign_lower"
-            "scores lower by the rule of foreign members, of which the group has some"
+            "has a lower score by the rule of the group's foreign members"
     }
 }
 
@@ -58,7 +58,7 @@ impl PlacementReason {
 pub struct PlacementReport {
     /// Rendezvous score; the highest wins where scores decide.
     pub score: u64,
-    /// Number of duties that are its share.
+    /// Its share, in duties.
     pub share: usize,
     /// Number of duties that the plan gives to it.
     pub given: usize,
@@ -75,8 +75,8 @@ pub struct PlacementReport {
 /// Explains why duties are planned where they are.
 #[derive(Debug)]
 pub struct Explainer<'a> {
-    charges: &'a [RosterDuty],
-    seats: &'a [RosterMember],
+    duties: &'a [RosterDuty],
+    members: &'a [RosterMember],
     plan: &'a Plan,
     foreign: bool,
     /// Number of duties planned for each member, and of those that did not move there.
@@ -85,92 +85,92 @@ pub struct Explainer<'a> {
 }
 
 impl<'a> Explainer<'a> {
-    /// The plan is that of these charges and seats; `foreign`: by the rule of foreign members.
+    /// Explains `plan` of these duties and members; `foreign`: made by the rule of foreign members.
     pub fn new(
-        charges: &'a [RosterDuty],
-        seats: &'a [RosterMember],
+        duties: &'a [RosterDuty],
+        members: &'a [RosterMember],
         plan: &'a Plan,
         foreign: bool,
     ) -> Self {
-        let (mut given, mut kept) = (vec![0; seats.len()], vec![0; seats.len()]);
-        for (charge, seat) in charges.iter().zip(&plan.seats) {
-            let Some(seat) = *seat else { continue };
-            let n = seat as usize;
+        let (mut given, mut kept) = (vec![0; members.len()], vec![0; members.len()]);
+        for (duty, member) in duties.iter().zip(&plan.holders) {
+            let Some(member) = *member else { continue };
+            let n = member as usize;
             given[n] += 1;
-            let pinned = charge.pin.as_ref().is_some_and(|pin| is_there(pin, &seats[n]));
-            kept[n] += usize::from(charge.holder == Some(seat) || pinned);
+            let pinned = duty.pin.as_ref().is_some_and(|pin| is_there(pin, &members[n]));
+            kept[n] += usize::from(duty.holder == Some(member) || pinned);
         }
-        Self { charges, seats, plan, foreign, given, kept }
+        Self { duties, members, plan, foreign, given, kept }
     }
 
-    /// For each seat why charge `at` is, or is not, planned there.
+    /// Explains for each member why duty `at` is, or is not, placed there.
     pub fn explain(&self, at: usize) -> Vec<PlacementReport> {
-        let charge = &self.charges[at];
-        let duty = score::of_duty(&charge.duty);
-        let score = |seat: &RosterMember| match self.foreign {
-            true => score::foreign_weight(&charge.duty, &seat.instance),
-            false => score::of_pair(duty, score::of_member(&seat.instance)),
+        let duty = &self.duties[at];
+        let hash = score::of_duty(&duty.duty);
+        let score = |member: &RosterMember| match self.foreign {
+            true => score::foreign_weight(&duty.duty, &member.instance),
+            false => score::of_pair(hash, score::of_member(&member.instance)),
         };
         let case = PlacementCase {
             all: self,
-            charge,
-            chosen: self.plan.seats[at].map(|seat| seat as usize),
-            holder: charge.holder.map(|seat| seat as usize),
-            scores: self.seats.iter().map(score).collect(),
+            duty,
+            chosen: self.plan.holders[at].map(|member| member as usize),
+            holder: duty.holder.map(|member| member as usize),
+            scores: self.members.iter().map(score).collect(),
         };
-        (0..self.seats.len()).map(|seat| case.opinion(seat)).collect()
+        (0..self.members.len()).map(|member| case.opinion(member)).collect()
     }
 }
 
 struct PlacementCase<'a> {
     all: &'a Explainer<'a>,
-    charge: &'a RosterDuty,
+    duty: &'a RosterDuty,
     chosen: Option<usize>,
     holder: Option<usize>,
     scores: Vec<u64>,
 }
 
 impl PlacementCase<'_> {
-    fn opinion(&self, seat: usize) -> PlacementReport {
-        let chosen = self.chosen == Some(seat);
+    fn opinion(&self, member: usize) -> PlacementReport {
+        let chosen = self.chosen == Some(member);
         PlacementReport {
-            score: self.scores[seat],
-            share: self.all.plan.quotas[seat],
-            given: self.all.given[seat],
-            holds: self.holder == Some(seat),
-            pin: self.pin(seat),
-            zone: self.zone(seat),
+            score: self.scores[member],
+            share: self.all.plan.quotas[member],
+            given: self.all.given[member],
+            holds: self.holder == Some(member),
+            pin: self.pin(member),
+            zone: self.zone(member),
             why: match (self.all.foreign, chosen) {
                 (true, true) => PlacementReason::ForeignHighest,
                 (true, false) => PlacementReason::ForeignLower,
-                (false, true) => self.why_yes(seat),
-                (false, false) => self.why_no(seat),
+                (false, true) => self.why_yes(member),
+                (false, false) => self.why_no(member),
             },
         }
     }
 
-    fn pin(&self, seat: usize) -> Option<bool> {
-        self.charge.pin.as_ref().map(|pin| is_there(pin, &self.all.seats[seat]))
+    fn pin(&self, member: usize) -> Option<bool> {
+        self.duty.pin.as_ref().map(|pin| is_there(pin, &self.all.members[member]))
     }
 
-    fn zone(&self, seat: usize) -> Option<bool> {
-        let zone = self.charge.zone.as_ref()?;
-        Some(self.all.seats[seat].zone.as_ref() == Some(zone))
+    fn zone(&self, member: usize) -> Option<bool> {
+        let zone = self.duty.zone.as_ref()?;
+        Some(self.all.members[member].zone.as_ref() == Some(zone))
     }
 
-    fn why_yes(&self, seat: usize) -> PlacementReason {
+    fn why_yes(&self, member: usize) -> PlacementReason {
         match () {
-            () if self.pin(seat) == Some(true) => PlacementReason::Pinned,
-            () if self.holder == Some(seat) => PlacementReason::Keeps,
-            () if self.zone(seat) == Some(true) => PlacementReason::InZone,
+            () if self.pin(member) == Some(true) => PlacementReason::Pinned,
+            () if self.holder == Some(member) => PlacementReason::Keeps,
+            () if self.zone(member) == Some(true) => PlacementReason::InZone,
             () => PlacementReason::Highest,
         }
     }
 
     fn why_no(&self, n: usize) -> PlacementReason {
-        let seat = &self.all.seats[n];
-        if !is_usable(seat) || seat.room == 0 {
-            return match seat {
+        let member = &self.all.members[n];
+        if !is_usable(member) || member.room == 0 {
+            return match member {
                 RosterMember { keeps: false, .. } => PlacementReason::Drained,
                 RosterMember { weight: 0, .. } => PlacementReason::NoWeight,
                 _ => PlacementReason::NoRoom,
@@ -182,7 +182,7 @@ impl PlacementCase<'_> {
             Some(_) if pinned && self.pin(n) == Some(false) => PlacementReason::PinnedElsewhere,
             _ if holds => PlacementReason::Surplus,
             Some(_) if stays => PlacementReason::Stays,
-            _ if !seat.takes => PlacementReason::Cordoned,
+            _ if !member.takes => PlacementReason::Cordoned,
             Some(_) if pinned => PlacementReason::PinnedBeside,
             _ if self.all.kept[n] >= self.all.plan.quotas[n] => PlacementReason::HasShare,
             Some(chosen) => self.beaten_by(chosen, n),
@@ -190,7 +190,7 @@ impl PlacementCase<'_> {
         }
     }
 
-    /// Both were below their share when the duty was to go somewhere.
+    /// Both members were below their share when the duty was placed.
     fn beaten_by(&self, chosen: usize, n: usize) -> PlacementReason {
         match (self.zone(chosen), self.zone(n)) {
             (Some(true), Some(false)) => PlacementReason::OtherZone,

@@ -1,9 +1,8 @@
 //! Roster: plans which member should hold each duty, as a pure function of duties, members and
 //! current holders (R1).
 //!
-//! Its answer is advice. A member sheds only its own surplus and claims only what is free, so
-//! members that see different things for a moment never wait for each other's room; the store
-//! alone grants.
+//! A plan is advice; only the store grants. A member releases only its own surplus and claims only
+//! what is free, so members with different views never wait for each other.
 //!
 //! Why: docs/decisions/0004-roster-is-advice.md
 
@@ -27,7 +26,7 @@ use crate::{DutyId, InstanceId, Label};
 pub struct RosterMember {
     /// The instance.
     pub instance: InstanceId,
-    /// Its share beside the others; zero takes nothing.
+    /// Weight of its share relative to the other members; zero takes nothing.
     pub weight: u32,
     /// The most duties that it will hold.
     pub room: usize,
@@ -37,7 +36,7 @@ pub struct RosterMember {
     pub keeps: bool,
     /// The zone in which it runs.
     pub zone: Option<Label>,
-    /// A name that outlives its process.
+    /// A name that stays the same across restarts.
     pub name: Option<Label>,
 }
 
@@ -52,7 +51,7 @@ pub enum Pin {
     Zone(Label),
 }
 
-/// As it stands in the document of the group.
+/// The form in the group document.
 impl fmt::Display for Pin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -63,7 +62,7 @@ impl fmt::Display for Pin {
     }
 }
 
-/// A duty that somebody is to hold.
+/// A duty to place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RosterDuty {
     /// The duty.
@@ -80,26 +79,26 @@ pub struct RosterDuty {
 /// The planned holder of each duty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// For each charge, in their order, the seat that should hold it; `None` when nobody has room.
-    pub seats: Vec<Option<u32>>,
-    /// For each seat, how many duties are its share.
+    /// For each duty, in order, the member that should hold it; `None` if no member has room.
+    pub holders: Vec<Option<u32>>,
+    /// The share of each member, in duties.
     pub quotas: Vec<usize>,
 }
 
-/// Plans the charges over the seats. Both are sorted by name, so that all members who see the same
-/// plan the same.
+/// Plans the duties over the members. Both are sorted by name, so that members with the same view
+/// make the same plan.
 ///
-/// - A seat's share is its part of the weights, by Webster's method; pins, room and cordons bound
-///   it. Shares do not depend on names unless two seats are equal in everything else.
-/// - Pins come first. Then a seat keeps what it holds up to its share, and gives up the rest.
-/// - What is free or given up goes to seats below their share, to the zone of the duty first, then
-///   to the highest score.
+/// - A member's share is its part of the weights, by Webster's method; pins, room and cordons bound
+///   it. Shares do not depend on names unless two members are equal in everything else.
+/// - Pins come first. Then a member keeps what it holds up to its share, and gives up the rest.
+/// - Remaining duties go to members below their share: in the duty's zone first, then by highest
+///   score.
 ///
-/// Once a plan is carried out, the next one is the same.
-pub fn plan(charges: &[RosterDuty], seats: &[RosterMember]) -> Plan {
-    debug_assert!(charges.is_sorted_by_key(|charge| &charge.duty), "charges are not sorted");
-    debug_assert!(seats.is_sorted_by_key(|seat| &seat.instance), "seats are not sorted");
-    let mut draft = PlanDraft::new(charges, seats);
+/// Once a plan is carried out, the next plan changes nothing.
+pub fn plan(duties: &[RosterDuty], members: &[RosterMember]) -> Plan {
+    debug_assert!(duties.is_sorted_by_key(|duty| &duty.duty), "duties are not sorted");
+    debug_assert!(members.is_sorted_by_key(|member| &member.instance), "members are not sorted");
+    let mut draft = PlanDraft::new(duties, members);
     draft.pin();
     draft.share();
     draft.keep();
@@ -107,16 +106,16 @@ pub fn plan(charges: &[RosterDuty], seats: &[RosterMember]) -> Plan {
     draft.finish()
 }
 
-/// The seats in the order in which they should try for a duty that stays free: those that take
-/// duties, best score first.
-pub fn order(duty: &DutyId, seats: &[RosterMember]) -> Vec<u32> {
+/// Returns the members that take duties in the order in which they should claim a duty that stays
+/// free: highest score first.
+pub fn order(duty: &DutyId, members: &[RosterMember]) -> Vec<u32> {
     let duty = score::of_duty(duty);
     let mut order: Vec<(Reverse<u64>, &InstanceId, u32)> = (0..)
-        .zip(seats)
-        .filter(|(_, seat)| seat.takes && seat.keeps && seat.weight > 0)
-        .map(|(n, seat)| {
-            let score = score::of_pair(duty, score::of_member(&seat.instance));
-            (Reverse(score), &seat.instance, n)
+        .zip(members)
+        .filter(|(_, member)| member.takes && member.keeps && member.weight > 0)
+        .map(|(n, member)| {
+            let score = score::of_pair(duty, score::of_member(&member.instance));
+            (Reverse(score), &member.instance, n)
         })
         .collect();
     order.sort_unstable();

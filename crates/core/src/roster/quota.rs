@@ -1,24 +1,24 @@
 //! Quota of each member: Webster's method (Sainte-Lague) within bounds.
 //!
-//! A divisor method, because with any other a member that leaves, or a duty that comes, can shrink
-//! the share of somebody who stays.
+//! Only a divisor method guarantees that a leaving member or a new duty never shrinks the share of
+//! another member.
 
 use std::cmp::Ordering;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct QuotaBounds {
-    /// Its share beside the others.
+    /// Weight relative to the others.
     pub(super) weight: u32,
     /// Lower bound.
     pub(super) least: usize,
     /// Upper bound; not below `least`.
     pub(super) most: usize,
-    /// Number of duties it holds: decides between equals.
+    /// Number of duties it holds; breaks ties.
     pub(super) has: usize,
 }
 
-/// Shares `total` out: one after the other to the highest `weight / (2 * given + 1)`. When all
-/// have their most, the rest is left; the least of all must fit into `total`.
+/// Divides `total`: each duty goes to the highest `weight / (2 * given + 1)`. When every member has
+/// its upper bound, the rest is left over. The lower bounds must fit into `total`.
 pub(super) fn share(total: usize, claims: &[QuotaBounds]) -> Vec<usize> {
     let mut given = head_start(total, claims);
     let mut left = total - given.iter().sum::<usize>();
@@ -31,8 +31,8 @@ pub(super) fn share(total: usize, claims: &[QuotaBounds]) -> Vec<usize> {
     given
 }
 
-/// Orders members by their claim to the next duty. Between equals, one that already has it comes
-/// first, so that nothing moves for a tie, then the first in order.
+/// Orders members by their claim to the next duty. Ties go to a member that already holds one more,
+/// so that nothing moves, then to the first in order.
 fn compare(claims: &[QuotaBounds], given: &[usize], a: usize, b: usize) -> Ordering {
     let steps = |n: usize| 2 * given[n] as u128 + 1;
     let times = |n: usize, steps: u128| u128::from(claims[n].weight) * steps;
@@ -40,11 +40,11 @@ fn compare(claims: &[QuotaBounds], given: &[usize], a: usize, b: usize) -> Order
     times(a, steps(b)).cmp(&times(b, steps(a))).then(keeps(a).cmp(&keeps(b))).then(b.cmp(&a))
 }
 
-/// Everything that is given before some priority is reached, chosen so that fewer than one for
-/// each seat are left to give, or all have their most: a million steps become a hundred.
+/// Skips the bulk of the steps: gives out everything above a priority level, chosen so that fewer
+/// duties than members remain or every member has its upper bound.
 fn head_start(total: usize, claims: &[QuotaBounds]) -> Vec<usize> {
     let weights: u128 = claims.iter().map(|claim| u128::from(claim.weight)).sum();
-    // A seat has got all with `2 * given + 1 < weight * level / weights`.
+    // A member has got all with `2 * given + 1 < weight * level / weights`.
     let at = |level: u128| -> Vec<usize> {
         let given = |claim: &QuotaBounds| {
             let reached = (u128::from(claim.weight) * level).div_ceil(weights.max(1)) / 2;

@@ -3,13 +3,12 @@
 use crate::fnv::{Fnv, finalise};
 use crate::{DutyId, InstanceId};
 
-/// The duty's side. The first byte tells the sides apart: a duty that is called like a member is
-/// not the same to it.
+/// Hash of a duty. The first byte separates it from that of a member with the same name.
 pub(super) fn of_duty(duty: &DutyId) -> u64 {
     Fnv::new().bytes(b"d").bytes(duty.as_str().as_bytes()).mixed()
 }
 
-/// The member's side.
+/// Hash of a member.
 pub(super) fn of_member(instance: &InstanceId) -> u64 {
     Fnv::new().bytes(b"m").bytes(instance.as_str().as_bytes()).mixed()
 }
@@ -19,10 +18,10 @@ pub(super) fn of_pair(duty: u64, member: u64) -> u64 {
     finalise(duty ^ member.rotate_left(32))
 }
 
-/// Returns the owner of a duty in a group with foreign instances, as an index into `members`: plain
-/// rendezvous as they do it, so that both kinds agree. It spreads worse than [`plan`](super::plan).
+/// Returns the owner of a duty in a group with foreign instances, as an index into `members`, by
+/// the plain rendezvous hashing that they use. It balances worse than [`plan`](super::plan).
 pub fn foreign_owner(duty: &DutyId, members: &[InstanceId]) -> Option<usize> {
-    // The first of equals: `max_by_key` returns the last.
+    // Reversed, because `max_by_key` returns the last of equals and the first is wanted.
     let members = members.iter().enumerate().rev();
     members.max_by_key(|(_, member)| foreign_weight(duty, member)).map(|(n, _)| n)
 }

@@ -15,38 +15,38 @@ pub struct Abilities {
     pub dense_epochs: bool,
     /// State survives the end of every process that uses it.
     pub durable: bool,
-    /// Up to so many items of one call take effect together.
+    /// Number of items of one call that take effect together.
     pub atomic_batch: usize,
-    /// Number of checkpoints of a duty that stay readable.
+    /// Number of checkpoints per duty that stay readable.
     pub history_slots: usize,
     /// Effects in a user's own transaction can be fenced by the same database (R12).
     pub exclusive_effects: bool,
-    /// Several processes can have it open at the same time.
+    /// Several processes can open it at the same time.
     pub shared: bool,
 }
 
 /// Retention settings of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// Number of checkpoints of a duty that stay readable.
+    /// Number of checkpoints per duty that stay readable.
     pub history_slots: usize,
     /// Approximate number of audit entries kept; the backend says whether per group or in total.
     pub audit_kept: usize,
 }
 
 impl Retention {
-    /// The most history that can be asked for.
+    /// The largest number of checkpoints per duty.
     pub const MAX_SLOTS: usize = 1024;
 
-    /// Refuses what no store can keep.
+    /// Rejects values that no store supports.
     pub fn check(self) -> Result<Self, StoreError> {
         let slots = (1..=Self::MAX_SLOTS).contains(&self.history_slots);
         let audit = (1_000..=100_000_000).contains(&self.audit_kept);
         if slots && audit {
             return Ok(self);
         }
-        let history = format!("history is 1 to {} checkpoints", Self::MAX_SLOTS);
-        let detail = format!("{history}, the audit trail 1000 to 100000000 entries");
+        let history = format!("history must be 1 to {} checkpoints", Self::MAX_SLOTS);
+        let detail = format!("{history}, and the audit trail 1000 to 100000000 entries");
         Err(StoreError::refused(Code::BadInput, detail))
     }
 }
@@ -60,34 +60,34 @@ impl Default for Retention {
 /// Outcome of forgetting a duty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Forgotten {
-    /// Its rows are gone; the group grants only above this epoch from now on.
+    /// The duty was removed; from now on the group grants only above this epoch.
     Forgotten {
         /// The floor of the group.
         floor: Epoch,
     },
-    /// Somebody holds it. Nothing was changed.
+    /// The duty is held. Nothing was changed.
     HeldBy(Option<CurrentHolder>),
-    /// There was nothing to forget.
+    /// The duty does not exist.
     Absent,
 }
 
 /// Outcome of an adoption.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Adopted {
-    /// Names the store from now on.
+    /// The new identity of the store's content.
     pub incarnation: String,
     /// Live sessions that ended.
     pub sessions: u64,
-    /// Duties that the store knows.
+    /// Number of duties in the store.
     pub duties: u64,
-    /// No epoch up to this one is granted any more, in any group.
+    /// No epoch up to this one will be granted again, in any group.
     pub floor: Epoch,
 }
 
 /// Outcome of opening a session.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Opened {
-    /// It is open.
+    /// The session is open.
     Open(Session),
     /// The instance has another live session in this group.
     Taken,
@@ -100,18 +100,18 @@ pub enum Opened {
 /// Outcome of closing a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Closed {
-    /// It was open until now.
+    /// The session was open until now.
     Closed,
-    /// It had ended before.
+    /// The session had ended before.
     AlreadyEnded,
 }
 
 /// Outcome of a keep-alive.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum KeptAlive {
-    /// The session lives on for a whole TTL.
+    /// The session is extended by a whole TTL.
     Kept {
-        /// The next [`Hold::mark`] of each hold that is kept.
+        /// The new [`Hold::mark`] of each kept hold.
         mark: Mark,
         /// The fate of each hold given, in their order.
         holds: Vec<HoldFate>,
@@ -123,11 +123,11 @@ pub enum KeptAlive {
 /// The fate of one hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HoldFate {
-    /// It stands for as long as the session.
+    /// It is valid as long as the session.
     Kept,
     /// It is gone: stop at once.
     Lost,
-    /// It was not looked at: its earlier deadline stands.
+    /// It was not checked: its previous deadline still applies.
     Unknown,
 }
 
@@ -136,7 +136,7 @@ pub enum HoldFate {
 pub struct CurrentHolder {
     /// The instance.
     pub instance: InstanceId,
-    /// Time left of its TTL.
+    /// Remaining TTL.
     pub remaining: Duration,
 }
 
@@ -145,34 +145,34 @@ pub struct CurrentHolder {
 pub enum Claimed {
     /// Granted under a new epoch.
     Granted(Hold),
-    /// This session held it already, under this epoch.
+    /// This session already holds it, under this epoch.
     Already(Hold),
-    /// Somebody else holds it, or is about to.
+    /// Another session holds it or is about to.
     HeldBy(Option<CurrentHolder>),
-    /// The asking session has ended.
+    /// The claiming session has ended.
     SessionEnded,
 }
 
 /// Outcome of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Released {
-    /// It is free now.
+    /// The duty is free now.
     Freed,
-    /// This very hold had ended before, and nobody was granted the duty since.
+    /// This hold had ended before, and the duty was not granted again since.
     Already,
-    /// The duty was granted to somebody else, or this hold was never granted.
+    /// The duty was granted to another session, or this hold was never granted.
     NotYours,
 }
 
 /// Outcome of an eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evicted {
-    /// The instance is out; so many holds ended at once (none with `AtTtl`).
+    /// The instance is evicted.
     Evicted {
-        /// Holds that ended with it.
+        /// Number of holds that ended at once; zero with `AtTtl`.
         ended: u64,
     },
-    /// No live session of that instance; it is barred from opening one.
+    /// The instance has no live session; it is barred from opening one.
     NotAMember,
 }
 
@@ -181,31 +181,31 @@ pub enum Evicted {
 pub struct Member {
     /// The instance.
     pub instance: InstanceId,
-    /// Its session's nonce; `None` for a foreign member that only shares the keys.
+    /// Nonce of its session; `None` for a foreign member, which only shares the keys.
     pub nonce: Option<Nonce>,
     /// Its status.
     pub note: Note,
-    /// Time left of its TTL.
+    /// Remaining TTL.
     pub remaining: Duration,
-    /// It was evicted and ends at its TTL.
+    /// Whether it was evicted and ends at its TTL.
     pub evicted: bool,
 }
 
-/// A duty and who holds it.
+/// A duty and its holder.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Holder {
     /// The duty.
     pub duty: DutyKey,
-    /// The newest epoch granted; `None` while a foreign instance holds it without one.
+    /// The newest epoch granted; `None` while a foreign member holds it, without an epoch.
     pub epoch: Option<Epoch>,
-    /// `None` when it is free.
+    /// The holder; `None` when the duty is free.
     pub holder: Option<CurrentHolder>,
 }
 
 /// A stored checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// Counts the writes.
+    /// The number of writes so far.
     pub version: Version,
     /// The epoch under which it was written.
     pub epoch: Epoch,
@@ -213,21 +213,21 @@ pub struct Checkpoint {
     pub instance: InstanceId,
     /// The document.
     pub document: Document,
-    /// The store's wall clock at the write, for people.
+    /// The store's wall clock at the write, for display.
     pub unix_ms: u64,
 }
 
 /// Outcome of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Committed {
-    /// Stored, durable, under this version.
+    /// Stored durably under this version.
     Saved(Version),
-    /// The hold does not stand: stop, and never retry. Nothing was changed.
+    /// The hold is not valid: stop, and never retry. Nothing was changed.
     Fenced {
         /// The newest epoch granted for the duty.
         newest: Epoch,
     },
-    /// The stored version is another one. Nothing was changed.
+    /// The stored version differs. Nothing was changed.
     Conflict {
         /// The version that is stored.
         stored: Version,
@@ -237,9 +237,9 @@ pub enum Committed {
 /// A group's document.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct GroupDocument {
-    /// Counts the replacements.
+    /// The number of replacements so far.
     pub version: Version,
-    /// The document that all members see.
+    /// The document.
     pub document: Document,
 }
 
@@ -248,7 +248,7 @@ pub struct GroupDocument {
 pub enum Replaced {
     /// Stored under this version.
     Saved(Version),
-    /// The stored version is another one. Nothing was changed.
+    /// The stored version differs. Nothing was changed.
     Conflict {
         /// The version that is stored.
         stored: Version,
@@ -261,34 +261,35 @@ crate::text_enum! {
         Joined "joined" "A session opened."
         Left "left" "A session was closed."
         Granted "granted" "A duty was granted under a new epoch."
-        Expired "expired" "A hold was found expired by the next one to claim the duty."
-        Released "released" "A hold was given back."
-        Evicted "evicted" "An instance was evicted; with a duty: its hold ended by that."
-        Forgotten "forgotten" "A duty was forgotten; the instance is the last that held it."
+        Expired "expired" "A claim found the previous hold expired."
+        Released "released" "A hold was released."
+        Evicted "evicted"
+            "An instance was evicted; an entry with a duty means that its hold ended."
+        Forgotten "forgotten" "A duty was forgotten; the instance is its last holder."
     }
 }
 
 /// One entry of the audit trail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditEntry {
-    /// Grows with every entry of the group.
+    /// Sequence number, growing with every entry of the group.
     pub seq: u64,
-    /// The store's wall clock, for people.
+    /// The store's wall clock, for display.
     pub unix_ms: u64,
     /// Kind of the entry.
     pub kind: AuditKind,
-    /// To whom.
+    /// The instance.
     pub instance: InstanceId,
-    /// To which duty; `None` for sessions.
+    /// The duty; `None` for sessions.
     pub duty: Option<DutyKey>,
-    /// Under which epoch; `None` for sessions.
+    /// The epoch; `None` for sessions.
     pub epoch: Option<Epoch>,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// A number that two readers share exactly when they saw the same members with the same notes and
-/// the same holders (R20). Remaining times do not enter it.
+/// Returns a number that is equal for two readers exactly when they saw the same members with the
+/// same notes and the same holders (R20). Remaining times are ignored.
 pub fn view_hash(members: &[Member], holders: &[Holder]) -> u64 {
     let mut hash = Fnv::new();
     for member in members {

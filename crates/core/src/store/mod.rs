@@ -1,4 +1,4 @@
-//! The store contract.
+//! Store trait and its contract.
 
 mod answer;
 mod request;
@@ -23,15 +23,15 @@ pub use request::{Adopt, AuditRange, ClaimRequest, Commit, Evict, MAX_BATCH, Ope
 ///
 /// # Contract
 ///
-/// Every backend and every wrapper keeps these sentences; one conformance suite proves them.
+/// One conformance suite checks these sentences for every backend and every wrapper.
 ///
 /// **Sessions**
 /// 1. A session belongs to one group and one instance. While it lives, the same instance cannot
 ///    open another one there ([`Opened::Taken`]).
-/// 2. Opening again with the nonce of the live session is the same opening: a lost reply does not
-///    lock an instance out (R17). The nonce of a session that ended is spent
-///    ([`Opened::Spent`]): what has ended never comes back (R9). It is remembered for a week
-///    of the store's wall clock.
+/// 2. Opening again with the nonce of the live session succeeds, so that a lost reply does not lock
+///    an instance out (R17). The nonce of a session that ended is spent ([`Opened::Spent`]): an
+///    ended session never comes back (R9). The store remembers the nonce for a week of its wall
+///    clock.
 /// 3. A session ends when it is closed, evicted *now*, or not kept alive for its TTL. Only the
 ///    store's clock judges that, inside the same atomic step that acts on it (R4).
 /// 4. Live sessions, and no others, are the members of a group; each carries its newest note.
@@ -40,19 +40,19 @@ pub use request::{Adopt, AuditRange, ClaimRequest, Commit, Evict, MAX_BATCH, Ope
 ///
 /// 5. A duty has at most one live hold. A hold is live while its session lives and nobody has
 ///    released, closed or evicted it.
-/// 6. Each grant has an epoch larger than every epoch granted for that duty before, than the
-///    floor in the [`ClaimRequest`], and than the epoch of the duty's checkpoint. Epochs survive
-///    release, expiry and restarts of the store, and are never deleted (R2).
-/// 7. Losing a race is [`Claimed::HeldBy`], not an error. Claiming what this very session holds
-///    answers [`Claimed::Already`] with the same epoch (R17).
-/// 8. `keep_alive` extends the session and tells the fate of each hold given. It never revives
-///    what has ended: an expired hold is claimed anew, under a new epoch (R9). Name every hold:
-///    where holds have TTLs of their own, one that is not named ends when its TTL does.
+/// 6. Each grant has an epoch larger than every earlier epoch of that duty, the floor in the
+///    [`ClaimRequest`], and the epoch of the duty's checkpoint. Epochs survive release, expiry and
+///    restarts of the store, and are never deleted (R2).
+/// 7. Losing a race is [`Claimed::HeldBy`], not an error. Claiming a duty that this session already
+///    holds returns [`Claimed::Already`] with the same epoch (R17).
+/// 8. `keep_alive` extends the session and returns the fate of each hold given. It never revives
+///    an ended hold: an expired one must be claimed again, under a new epoch (R9). Name every hold:
+///    where holds have TTLs of their own, a hold that is not named ends at its TTL.
 /// 9. `release` frees a hold only for its own session and epoch; repeating it changes nothing
 ///    (R10). `close_session` frees all holds of the session.
-/// 10. After `evict`, the instance can neither keep alive nor open again, for a week at least. Its
-///     holds end at their TTL, or at once with [`Evict::Now`]: then also its running writes are
-///     fenced.
+/// 10. After `evict`, the instance can neither keep alive nor open again, for at least a week. Its
+///     holds end at their TTL, or at once with [`Evict::Now`], which also fences its running
+///     writes.
 ///
 /// **Checkpoints**
 ///
@@ -62,44 +62,43 @@ pub use request::{Adopt, AuditRange, ClaimRequest, Commit, Evict, MAX_BATCH, Ope
 ///     commit changes nothing (R9, R14).
 /// 12. Checkpoints have no TTL. They outlive holds, sessions and restarts of a durable store.
 /// 13. The last [`Abilities::history_slots`] documents stay readable, newest first.
-/// 14. After an unknown outcome, `load` shows epoch, version and instance of what is stored: the
-///     caller can tell its own write (R17).
+/// 14. After an unknown outcome, `load` returns epoch, version and instance of the stored
+///     checkpoint, so that the caller can recognise its own write (R17).
 ///
 /// **Groups**
 ///
 /// 15. A group has one document with a version; replacing it compares that version.
 /// 16. `watch` gives a hint after a session opened or ended, a note changed, a duty was granted or
-///     freed, or the group document was replaced. A hint may come late, twice, or for nothing; it
-///     may be missed only while the connection is down, and then one hint follows. An expiry makes
-///     no hint.
+///     freed, or the group document was replaced. A hint may be late, repeated or spurious. It may
+///     be missed only while the connection is down, and then one hint follows. An expiry causes no
+///     hint.
 /// 17. Grants, losses, releases and evictions are recorded with their reason; the records of one
-///     duty are in the order in which they happened (R24). Records of different duties that are
-///     made at the same time may appear a moment after ones with larger numbers. Commits are
-///     recorded by the history.
+///     duty are in the order in which they happened (R24). Simultaneous records of different duties
+///     may appear a moment after records with larger numbers. Commits are recorded by the history.
 ///
 /// **All calls**
 ///
-/// 18. Batches answer per item, in order. Items of one batch up to [`Abilities::atomic_batch`]
-///     take effect together. What is outside the limits is refused before anything is sent
-///     ([`crate::Code::BadInput`]).
+/// 18. Batches return one result per item, in order. Items of one batch up to
+///     [`Abilities::atomic_batch`] take effect together. A request outside the limits is refused
+///     before anything is sent ([`crate::Code::BadInput`]).
 /// 19. [`StoreError::Refused`]: nothing was changed. [`StoreError::Unknown`]: it may have
-///     happened. A backend that is not sure says `Unknown`.
-/// 20. Every call ends: with an answer, or with an error after a bounded time. Dropping a call's
-///     future is safe; what was sent may still happen.
-/// 21. A store that lost its state (flushed, restarted empty) and notices says so
-///     ([`crate::Code::Reset`]), to `keep_alive` by [`KeptAlive::Ended`]; the holds of before are
-///     lost, and no epoch of before is granted again.
+///     happened. A backend that is not sure returns `Unknown`.
+/// 20. Every call ends: with a response, or with an error after a bounded time. Dropping a call's
+///     future is safe, but a request already sent may still take effect.
+/// 21. A store that notices that it lost its state (flushed, restarted empty) returns
+///     [`crate::Code::Reset`], or [`KeptAlive::Ended`] from `keep_alive`. All earlier holds are
+///     lost, and no earlier epoch is granted again.
 ///
 /// **Housekeeping**
 ///
-/// 22. `forget` removes a duty that nobody holds: hold, checkpoint and history. Its epoch goes into
-///     a floor of its group, above which every later grant in that group is: what was forgotten
-///     never comes back under an old epoch (R2).
+/// 22. `forget` removes a duty that nobody holds: hold, checkpoint and history. It raises the floor
+///     of the group to the duty's epoch. All later grants in the group are above the floor, so a
+///     forgotten duty never comes back under an old epoch (R2).
 /// 23. `adopt` ends every session and every hold, gives the store a new incarnation, and raises the
-///     floor of the whole store: from then on every grant, in groups yet unknown too, is above
-///     every epoch that the store can find and above the given floor. Checkpoints stay.
-/// 24. `retain` says how much history and audit the store keeps; all who open it later keep to it.
-///     `survey` reads the store's own settings and changes nothing; what it may not read is `None`.
+///     floor of the whole store: from then on every grant, in new groups too, is above every epoch
+///     that the store can find and above the given floor. Checkpoints stay.
+/// 24. `retain` sets how much history and audit the store keeps, for all processes that open it.
+///     `survey` reads the store's own settings and changes nothing; unreadable ones are `None`.
 #[async_trait]
 pub trait Store: Debug + Send + Sync + 'static {
     /// Returns the abilities of this backend; the conformance suite verifies them.
@@ -112,8 +111,8 @@ pub trait Store: Debug + Send + Sync + 'static {
     async fn close_session(&self, session: &Session, reason: &Reason)
     -> Result<Closed, StoreError>;
 
-    /// Extends a session by its TTL, replaces its note if one is given, and tells which of the
-    /// holds still stand. One round trip whatever their number, where the store can (R8).
+    /// Extends a session by its TTL, replaces its note if one is given, and returns the fate of
+    /// each hold. One round trip for any number of holds, where the store allows it (R8).
     async fn keep_alive(
         &self,
         session: &Session,
@@ -121,7 +120,7 @@ pub trait Store: Debug + Send + Sync + 'static {
         holds: &[Hold],
     ) -> Result<KeptAlive, StoreError>;
 
-    /// Asks for duties.
+    /// Claims duties.
     async fn claim(
         &self,
         session: &Session,
@@ -129,7 +128,7 @@ pub trait Store: Debug + Send + Sync + 'static {
         reason: &Reason,
     ) -> Result<Vec<Claimed>, StoreError>;
 
-    /// Gives holds back.
+    /// Releases holds.
     async fn release(
         &self,
         session: &Session,
@@ -137,7 +136,7 @@ pub trait Store: Debug + Send + Sync + 'static {
         reason: &Reason,
     ) -> Result<Vec<Released>, StoreError>;
 
-    /// Puts an instance out of a group.
+    /// Evicts an instance from a group.
     async fn evict(
         &self,
         group: &GroupName,
@@ -146,16 +145,16 @@ pub trait Store: Debug + Send + Sync + 'static {
         reason: &Reason,
     ) -> Result<Evicted, StoreError>;
 
-    /// The groups that have a session, a duty or a document, by name.
+    /// Lists the groups that have a session, a duty or a document, by name.
     async fn groups(&self) -> Result<Vec<GroupName>, StoreError>;
 
-    /// The members of a group, by instance id.
+    /// Lists the members of a group, by instance id.
     async fn members(&self, group: &GroupName) -> Result<Vec<Member>, StoreError>;
 
-    /// The duties of a group that were ever granted, by id, with who holds them now.
+    /// Lists the duties of a group that were ever granted, by id, with their holders.
     async fn holders(&self, group: &GroupName) -> Result<Vec<Holder>, StoreError>;
 
-    /// The newest checkpoint of each duty.
+    /// Loads the newest checkpoint of each duty.
     async fn load(&self, duties: &[DutyKey]) -> Result<Vec<Option<Checkpoint>>, StoreError>;
 
     /// Stores checkpoints under holds of one session.
@@ -165,10 +164,10 @@ pub trait Store: Debug + Send + Sync + 'static {
         commits: &[Commit],
     ) -> Result<Vec<Committed>, StoreError>;
 
-    /// The checkpoints of a duty that are still in its ring, newest first.
+    /// Lists the stored checkpoints of a duty, newest first.
     async fn history(&self, duty: &DutyKey) -> Result<Vec<Checkpoint>, StoreError>;
 
-    /// The group's document; version zero and empty when there is none.
+    /// Returns the group's document; version zero and empty when there is none.
     async fn group_document(&self, group: &GroupName) -> Result<GroupDocument, StoreError>;
 
     /// Replaces the group's document if its version is still `expected`.
@@ -179,7 +178,7 @@ pub trait Store: Debug + Send + Sync + 'static {
         document: &Document,
     ) -> Result<Replaced, StoreError>;
 
-    /// Starts to listen for changes of a group. What changes after this returns makes a hint.
+    /// Watches a group: every change after this call returns causes a hint.
     async fn watch(&self, group: &GroupName) -> Result<Box<dyn Watch>, StoreError>;
 
     /// Reads the audit trail of a group, oldest first.
@@ -196,23 +195,23 @@ pub trait Store: Debug + Send + Sync + 'static {
         reason: &Reason,
     ) -> Result<Vec<Forgotten>, StoreError>;
 
-    /// Takes the store over after it was restored or has lost data.
+    /// Adopts the store after it was restored or has lost data.
     async fn adopt(&self, adopt: &Adopt) -> Result<Adopted, StoreError>;
 
-    /// Changes how much of the past is kept.
+    /// Changes the retention settings.
     async fn retain(&self, retention: Retention) -> Result<(), StoreError>;
 
     /// Returns the current retention settings.
     async fn retention(&self) -> Result<Retention, StoreError>;
 
-    /// Reads the live settings that decide what this store can promise.
+    /// Reads the live settings that determine the store's guarantee.
     async fn survey(&self) -> Result<Survey, StoreError>;
 }
 
-/// Hints that a group changed.
+/// Source of hints that a group changed.
 #[async_trait]
 pub trait Watch: Debug + Send {
-    /// Waits for the next hint. Reading the group again is always the right answer to it.
-    /// An error means that hints may have been missed; calling again goes on.
+    /// Waits for the next hint. Reading the group again is always the right reaction. An error
+    /// means that hints may have been missed; calling again continues.
     async fn changed(&mut self) -> Result<(), StoreError>;
 }

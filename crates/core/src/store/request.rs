@@ -10,14 +10,14 @@ use crate::{
 /// The largest number of items in one call.
 pub const MAX_BATCH: usize = 10_000;
 
-/// The wish to become a member of a group.
+/// Request to become a member of a group.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct OpenSession {
     /// The group.
     pub group: GroupName,
-    /// The instance that asks.
+    /// The instance.
     pub instance: InstanceId,
-    /// Minted for this session alone.
+    /// Generated for this session only.
     pub nonce: Nonce,
     /// Lease duration of the session.
     pub ttl: Ttl,
@@ -26,7 +26,7 @@ pub struct OpenSession {
 }
 
 impl OpenSession {
-    /// The session as it is once it is opened.
+    /// Returns the session that this request opens.
     pub fn session(&self) -> Session {
         Session {
             group: self.group.clone(),
@@ -37,18 +37,18 @@ impl OpenSession {
     }
 }
 
-/// A duty that a session asks for.
+/// A duty to claim.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ClaimRequest {
     /// The duty.
     pub duty: DutyKey,
-    /// The grant's epoch will be larger than this: the newest epoch the caller knows from a
-    /// resource, a checkpoint elsewhere, or an earlier hold.
+    /// The grant's epoch must be larger than this: the newest epoch that the caller knows from a
+    /// resource, another checkpoint, or an earlier hold.
     pub floor: Epoch,
 }
 
 impl ClaimRequest {
-    /// A wish without a floor.
+    /// Creates a request without a floor.
     pub fn new(duty: DutyKey) -> Self {
         Self { duty, floor: Epoch::ZERO }
     }
@@ -57,9 +57,9 @@ impl ClaimRequest {
 /// When the holds of an evicted instance end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evict {
-    /// When their TTL is over: a healthy holder stops by itself before that.
+    /// At their TTL: a healthy holder stops by itself before that.
     AtTtl,
-    /// At once; the holder learns it when it is fenced.
+    /// At once; the holder notices it when it is fenced.
     Now,
 }
 
@@ -74,26 +74,26 @@ pub struct Commit {
     pub document: Document,
 }
 
-/// The wish to take a store over after it was restored or has lost data.
+/// Request to adopt a store after it was restored or has lost data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Adopt {
-    /// 128 random bits that name the store from now on.
+    /// 128 random bits for the store's new incarnation.
     pub entropy: u128,
-    /// Grants go on above this epoch, and above every epoch that the store can find.
+    /// Grants continue above this epoch and above every epoch that the store can find.
     pub floor: Epoch,
 }
 
-/// Which part of the audit trail to read.
+/// Range of audit entries to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AuditRange {
     /// Only entries after this sequence number; zero for the oldest kept.
     pub after: u64,
-    /// At most so many.
+    /// The maximum number of entries.
     pub limit: usize,
 }
 
 impl AuditRange {
-    /// From the oldest entry that is kept.
+    /// Starts at the oldest entry that is kept.
     pub const fn first(limit: usize) -> Self {
         Self { after: 0, limit }
     }
@@ -126,18 +126,18 @@ pub mod check {
 
     fn length(len: usize) -> Result<(), StoreError> {
         if len > MAX_BATCH {
-            return refused(format!("a batch of {len} items, the limit is {MAX_BATCH}"));
+            return refused(format!("the batch has {len} items; the limit is {MAX_BATCH}"));
         }
         Ok(())
     }
 
-    /// Checks the wishes of a claim.
+    /// Checks the requests of a claim.
     pub fn claim(session: &Session, wants: &[ClaimRequest]) -> Result<(), StoreError> {
         batch(Some(session), wants.iter().map(|want| &want.duty))
     }
 
-    /// Checks the holds of a keep-alive. One of another session is lost, not refused, and naming
-    /// one twice does no harm.
+    /// Checks the holds of a keep-alive. A hold of another session is reported lost, not refused,
+    /// and duplicates are harmless.
     pub fn keep_alive(holds: &[Hold]) -> Result<(), StoreError> {
         length(holds.len())
     }
@@ -152,7 +152,7 @@ pub mod check {
         batch(Some(session), commits.iter().map(|commit| &commit.hold.duty))
     }
 
-    /// Checks the duties of a forgetting.
+    /// Checks the duties to forget.
     pub fn forget(duties: &[DutyKey]) -> Result<(), StoreError> {
         batch(None, duties.iter())
     }

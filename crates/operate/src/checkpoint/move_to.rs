@@ -26,7 +26,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(500);
 /// Attempts that together last slightly longer than a lease.
 const MAX_RETRIES: u128 = OPERATOR_TTL.as_millis() / RETRY_PAUSE.as_millis() + 4;
 /// Outcome for a duty without a checkpoint.
-const ONLY_EPOCH: &str = "no checkpoint; the epoch goes on";
+const ONLY_EPOCH: &str = "no checkpoint; the epoch continues";
 
 /// Format of the documents to move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -302,8 +302,8 @@ impl<'a> CheckpointMove<'a> {
             let Preview { from, to, moved, holder } =
                 preview(&self.from, duty, &self.to, target).await?;
             outcome = match (from, to, moved) {
-                _ if holder.is_some() => "is held: needs --force, or its holder to stop",
-                (None, _, _) => "has no checkpoint; would take its epoch along",
+                _ if holder.is_some() => "is held: use --force, or stop its holder",
+                (None, _, _) => "has no checkpoint; would move only its epoch",
                 (_, _, Some(Moved { done: true, .. })) => "was moved before",
                 (_, _, Some(Moved { done: false, .. })) => "would finish the move",
                 (_, Some(_), None) => "would move; the other store has a checkpoint",

@@ -82,7 +82,7 @@ pub async fn rewind(
     };
     if dry_run {
         if !kept.iter().any(|old| old.version == to) {
-            let detail = format!("no version {to} of {duty} is in its history");
+            let detail = format!("the history of {duty} has no version {to}");
             return Err(OperateError::refused(Code::BadInput, detail));
         }
         let before = newest.map_or(Version::ZERO, |newest| newest.version);

@@ -57,7 +57,7 @@ impl PlanChanges {
     pub(crate) fn check(&self, group: &StoredGroup) -> Result<(), OperateError> {
         for who in &self.joins {
             if group.member(who).is_some() || self.leaves.contains(who) {
-                let what = format!("{who} cannot join: it is a member already or would leave");
+                let what = format!("{who} cannot join: it is already a member or would leave");
                 return Err(OperateError::conflict(what));
             }
         }
@@ -87,7 +87,7 @@ impl PlanChanges {
         }
         let to = Pin::Instance(who.clone());
         if let Some(pin) = group.document.pins.get(duty).filter(|pin| **pin != to) {
-            return conflict(format!("{duty} is pinned to {pin} already"));
+            return conflict(format!("{duty} is already pinned to {pin}"));
         }
         let member = group.member(who);
         if member.and_then(only_duty).is_some_and(|only| only != *duty) {

@@ -93,9 +93,9 @@ pub async fn plan(
 
 /// Duties of a roster with their planned holders.
 fn owners(roster: &GroupSnapshot) -> impl Iterator<Item = (&DutyId, Option<&InstanceId>)> {
-    let owner = |index: &Option<u32>| index.map(|n| &roster.seats[n as usize].instance);
-    let duties = roster.charges.iter().map(|charge| &charge.duty);
-    duties.zip(roster.plan.seats.iter().map(owner))
+    let owner = |index: &Option<u32>| index.map(|n| &roster.members[n as usize].instance);
+    let duties = roster.duties.iter().map(|planned| &planned.duty);
+    duties.zip(roster.plan.holders.iter().map(owner))
 }
 
 impl PlanReport {
@@ -125,7 +125,7 @@ impl PlanReport {
         let notes = [
             (group.has_targets(), TARGETS_NOTE),
             (!changes.joins.is_empty(), JOIN_NOTE),
-            (foreign_rule, "the group has foreign members: their rule counts, not weights or pins"),
+            (foreign_rule, "the group has foreign members, whose rule ignores weights and pins"),
         ];
         Ok(Self {
             group: group.name.clone(),
@@ -163,7 +163,7 @@ fn moves(
         let (from, opinions) = (held.get(duty), explainer.explain(at));
         let why = |who: Option<&InstanceId>| {
             let there = |member: &RosterMember| Some(&member.instance) == who;
-            roster.seats.iter().position(there).map(|n| opinions[n].why)
+            roster.members.iter().position(there).map(|n| opinions[n].why)
         };
         let anyway = unchanged.get(duty).is_some_and(|owner| *owner != from);
         let (leaves, comes) = (why(from), why(to));
@@ -171,7 +171,7 @@ fn moves(
         reasons.extend(leaves.map(|why| format!("from: {}", why.sentence())));
         reasons.extend(comes.map(|why| format!("to: {}", why.sentence())));
         reasons.extend(to.is_none().then(|| "no member has room".to_owned()));
-        reasons.extend(anyway.then(|| "it would move without the change, too".to_owned()));
+        reasons.extend(anyway.then(|| "it would also move without the change".to_owned()));
         PlannedMove {
             duty: DutyKey { group: group.clone(), id: duty.clone() },
             from: from.cloned(),

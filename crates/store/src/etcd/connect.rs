@@ -62,8 +62,8 @@ mod encrypted {
             let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
             let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
             let unnamed =
-                |_| RequestError::Refused(failed(format!("{address} is no name of a server")));
-            let name = ServerName::try_from(host).map_err(unnamed)?;
+                |_| RequestError::Refused(failed(format!("{host} is not a valid TLS server name")));
+            let name = ServerName::try_from(host.clone()).map_err(unnamed)?;
             let stream = connector.connect(name, socket).await.map_err(|e| match explain(&e) {
                 // Another server may have a valid certificate.
                 Some(why) => RequestError::NotSent(failed(format!("{address}: {why}"))),

@@ -30,9 +30,11 @@ impl RequestError {
         match self {
             Self::NotSent(error) | Self::Lost(error) | Self::Refused(error) => error,
             Self::LeaseGone => StoreError::refused(Code::Failed, "the lease does not exist"),
-            Self::LeaseExists => StoreError::refused(Code::Failed, "the lease exists already"),
+            Self::LeaseExists => StoreError::refused(Code::Failed, "the lease already exists"),
             Self::NoAuth => StoreError::refused(Code::Denied, "authentication is not enabled"),
-            Self::OldToken => StoreError::refused(Code::Denied, "the token has ended"),
+            Self::OldToken => {
+                StoreError::refused(Code::Denied, "the authentication token is no longer valid")
+            }
         }
     }
 }
@@ -85,7 +87,8 @@ pub(super) fn request_error(error: Error, address: &str) -> RequestError {
 /// Converts a status of the server. etcd identifies its errors by code and description, as listed
 /// in `rpctypes` of its source; a client compares both.
 fn of_status(code: i32, text: &str, address: &str) -> RequestError {
-    let told = |code, text: &str| RequestError::Refused(StoreError::refused(code, text.to_owned()));
+    let rejected =
+        |code, text: &str| RequestError::Refused(StoreError::refused(code, text.to_owned()));
     match code {
         status::NOT_FOUND if text == description::LEASE_NOT_FOUND => RequestError::LeaseGone,
         _ if text == description::LEASE_EXISTS => RequestError::LeaseExists,
@@ -93,27 +96,27 @@ fn of_status(code: i32, text: &str, address: &str) -> RequestError {
         _ if [description::AUTH_OLD_REVISION, description::INVALID_TOKEN].contains(&text) => {
             RequestError::OldToken
         }
-        status::UNAUTHENTICATED | status::PERMISSION_DENIED => told(Code::Denied, text),
+        status::UNAUTHENTICATED | status::PERMISSION_DENIED => rejected(Code::Denied, text),
         status::INVALID_ARGUMENT
             if [description::AUTH_FAILED, description::USER_EMPTY].contains(&text) =>
         {
-            told(Code::Denied, text)
+            rejected(Code::Denied, text)
         }
         // A server that runs out of space during a write returns this error after it has written.
         status::RESOURCE_EXHAUSTED if text == description::NO_SPACE => {
             RequestError::Refused(StoreError::unknown(Code::Full, text.to_owned()))
         }
         status::RESOURCE_EXHAUSTED if text == description::TOO_MANY_REQUESTS => {
-            told(Code::Busy, text)
+            rejected(Code::Busy, text)
         }
-        status::DATA_LOSS => told(Code::Damaged, text),
+        status::DATA_LOSS => rejected(Code::Damaged, text),
         status::INVALID_ARGUMENT
         | status::NOT_FOUND
         | status::ALREADY_EXISTS
         | status::RESOURCE_EXHAUSTED
         | status::FAILED_PRECONDITION
         | status::OUT_OF_RANGE
-        | status::UNIMPLEMENTED => told(Code::Failed, text),
+        | status::UNIMPLEMENTED => rejected(Code::Failed, text),
         // A gateway returns the same text whether it never reached the server or lost the
         // connection in the middle of the request.
         _ => RequestError::Lost(lost(address)),

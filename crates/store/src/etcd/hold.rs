@@ -104,7 +104,7 @@ impl EtcdCall<'_> {
             }
         }
         self.audit_tend(&session.group).await;
-        let missing = || error::unexpected("a wish without an answer");
+        let missing = || error::unexpected("a claim without an answer");
         answers.into_iter().map(|answer| answer.ok_or_else(missing)).collect()
     }
 

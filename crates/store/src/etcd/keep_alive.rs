@@ -281,7 +281,9 @@ impl EtcdCall<'_> {
             for (at, found) in unsure.into_iter().zip(found) {
                 let stands = FenceRecord::of(&holds[at]).text();
                 if found.is_some_and(|found| found.value == stands.as_bytes()) {
-                    *fates.get_mut(at).ok_or_else(|| error::unexpected("no such hold"))? =
+                    *fates
+                        .get_mut(at)
+                        .ok_or_else(|| error::unexpected("hold number out of range"))? =
                         HoldFate::Kept;
                 }
             }

@@ -209,7 +209,9 @@ impl StoreMarker {
             |name: &str| -> StoreResult<u64> { field(name)?.parse().map_err(|_| damaged()) };
         let schema = number("schema")?;
         if schema > SCHEMA_VERSION {
-            let detail = format!("schema {schema}, this version knows {SCHEMA_VERSION}");
+            let detail = format!(
+                "the store has schema {schema}; this version supports up to {SCHEMA_VERSION}"
+            );
             return Err(StoreError::refused(tenure_core::Code::NewerSchema, detail));
         }
         let retention = Retention {

@@ -85,7 +85,7 @@ impl EtcdCall<'_> {
         let reset = |known: &mut HandleState| {
             known.incarnation = None;
             known.memory = None;
-            let detail = format!("{} is another store now", self.cluster.address());
+            let detail = format!("the store at {} was replaced or reset", self.cluster.address());
             StoreError::refused(Code::Reset, detail)
         };
         let mut known = self.known();
@@ -111,7 +111,7 @@ impl EtcdCall<'_> {
         loop {
             let [found] = self.cluster.read([get(&name)]).await?;
             let Some(found) = found.first() else {
-                return Err(StoreError::refused(Code::Reset, "the store's record is gone"));
+                return Err(StoreError::refused(Code::Reset, "the store's record was deleted"));
             };
             let mut record = StoreMarker::parse(&found.value)?;
             change(&mut record);

@@ -234,7 +234,7 @@ impl EtcdCall<'_> {
             match responses.into_iter().next().and_then(|response| response.outcome) {
                 Some(TxnOutcome::Delete(deleted)) => return Ok(deleted.deleted as u64),
                 Some(TxnOutcome::Get(got)) => *ground = self.ground(&got.kvs)?,
-                _ => return Err(error::unexpected("nothing was deleted")),
+                _ => return Err(error::unexpected("no result of a deletion")),
             }
         }
         Ok(0)

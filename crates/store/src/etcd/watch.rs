@@ -47,7 +47,7 @@ impl EtcdWatch {
         let (stream, first) = started.map_err(late).flatten().map_err(RequestError::into_error)?;
         match first {
             Some(first) if first.created && !first.canceled => Ok(stream),
-            _ => Err(StoreError::refused(Code::Failed, "the watch was not taken")),
+            _ => Err(StoreError::refused(Code::Failed, "the server did not confirm the watch")),
         }
     }
 }

@@ -85,7 +85,7 @@ impl FileWriter {
         for owner in self.paths.owners() {
             if self.disk.stamp(&owner).at(&owner)?.is_some() {
                 let (path, owner) = (self.paths.path().display(), owner.display());
-                let what = format!("{path} belongs to the store of {owner}: open that one");
+                let what = format!("{path} belongs to the store {owner}: open that store");
                 return Err(StoreError::refused(Code::BadUrl, what));
             }
         }
@@ -100,8 +100,8 @@ impl FileWriter {
             if stamp.is_some_and(|stamp| stamp.links > 1) {
                 let path = path.display();
                 let what = format!(
-                    "{path} has hard links, and each name would be a store of its own: remove the \
-                     other names, or put a copy in its place"
+                    "{path} has hard links, and each name would be a separate store: remove the \
+                     other names, or replace the file by a copy"
                 );
                 return Err(StoreError::refused(Code::BadUrl, what));
             }
@@ -171,7 +171,7 @@ impl FileWriter {
                 return self.persist_store(self.store.clone());
             }
             let kept = kept.map_or(String::new(), |kept| format!("; it is kept as {kept}"));
-            return Err(damaged(format!("{} is gone{kept}; put it back", path.display())));
+            return Err(damaged(format!("{} is missing{kept}; restore it", path.display())));
         }
         let bytes = self.disk.read(&path, MAX_AUDIT_FILE_BYTES).at(&path)?;
         let store: StoreFile = match folder::read(&bytes) {
@@ -188,7 +188,7 @@ impl FileWriter {
         }
         let main: DutyKey = store.duty.parse()?;
         if asked && main != self.paths.main {
-            let what = format!("this file is the cursor of {main}: write #{main}");
+            let what = format!("this file is the cursor of {main}: add #{main} to the URL");
             return Err(StoreError::refused(Code::BadUrl, what));
         }
         self.paths.main = main;
@@ -211,10 +211,10 @@ impl FileWriter {
         for name in names {
             let Some((stem, whole)) = FilePaths::is_group(name) else { continue };
             let path = self.paths.group(stem);
-            let restore = "put a good one there, or run `tenure store adopt`";
+            let restore = "restore a valid copy, or run `tenure store adopt`";
             if !whole {
                 if !names.iter().any(|other| *other == format!("group-{stem}.json")) {
-                    let what = format!("{} is gone, see {name}; {restore}", path.display());
+                    let what = format!("{} is missing, see {name}; {restore}", path.display());
                     self.lost.insert(stem.to_owned(), what);
                 }
                 continue;
@@ -268,7 +268,7 @@ impl FileWriter {
 fn enter_group(bytes: &[u8]) -> Result<(GroupName, GroupRows, GroupFiles), InvalidCursorFile> {
     let file: GroupFile = folder::read(bytes)?;
     let (name, group) = GroupRows::import(&file)?;
-    let bad = |error: StoreError| InvalidCursorFile(format!("has a value that cannot be: {error}"));
+    let bad = |error: StoreError| InvalidCursorFile(format!("has an invalid value: {error}"));
     let mut versions = BTreeMap::new();
     for (id, version) in durable::by_duty(&file.versions)? {
         versions.insert(id, Version::new(version).map_err(bad)?);

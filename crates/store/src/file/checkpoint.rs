@@ -48,7 +48,7 @@ impl FileWriter {
         match self.disk.read(path, cursor::MAX_CURSOR_FILE_BYTES) {
             Ok(bytes) => Ok(cursor::read(&bytes)),
             Err(error) if error.kind() == ErrorKind::InvalidData => {
-                Ok(Err(InvalidCursorFile("is larger than any cursor".to_owned())))
+                Ok(Err(InvalidCursorFile("exceeds the maximum size of a cursor file".to_owned())))
             }
             Err(error) if error.kind() == ErrorKind::IsADirectory => {
                 Err(damaged(format!("{} is a folder", path.display())))
@@ -91,8 +91,8 @@ impl FileWriter {
         if writes && !room.saved && found.epoch > Epoch::ZERO {
             let stem = FilePaths::stem(&duty.group);
             let what = format!(
-                "{} tells of epoch {}, but {} is gone, and with it the epochs granted since; put \
-                 it back, or run `tenure store adopt` with a floor above them",
+                "{} records epoch {}, but {} is missing, and with it the epochs granted since; \
+                 restore it, or run `tenure store adopt` with a floor above them",
                 self.paths.cursor(duty).display(),
                 found.epoch,
                 self.paths.group(&stem).display()
@@ -115,7 +115,7 @@ impl FileWriter {
         // The first checkpoint enters the history before the cursor file exists.
         let first = Version::ZERO.next()?;
         if seen || self.generations(duty)?.first().is_some_and(|newest| *newest > first) {
-            let what = format!("{} is gone", path.display());
+            let what = format!("{} is missing", path.display());
             return Err(damaged(format!("{what}; {}", self.advice(duty, path))));
         }
         Ok(())
@@ -124,14 +124,16 @@ impl FileWriter {
     /// Returns the advice for a cursor file that cannot be used.
     fn advice(&self, duty: &DutyKey, path: &Path) -> String {
         let newest = self.generations(duty).unwrap_or_default().first().copied();
-        let newest = newest.map_or("there is none in the history".to_owned(), |version| {
+        let newest = newest.map_or("the history has none".to_owned(), |version| {
             format!(
                 "the newest in the history is {}",
                 self.paths.generation(duty, version).display()
             )
         });
         let path = path.display();
-        format!("put a good file at {path} ({newest}), or give it up: `tenure forget {duty}`")
+        format!(
+            "restore a valid file at {path} ({newest}), or discard the duty: `tenure forget {duty}`"
+        )
     }
 
     /// Sets a damaged cursor file aside under another name, and records that.
@@ -238,7 +240,7 @@ impl FileWriter {
                 Ok(checkpoint)
             }
             Err(InvalidCursorFile(why)) => Err(damaged(format!("{} {why}", path.display()))),
-            _ => Err(damaged(format!("{} is of another checkpoint", path.display()))),
+            _ => Err(damaged(format!("{} belongs to another checkpoint", path.display()))),
         }
     }
 

@@ -159,7 +159,7 @@ impl FileStore {
         &self,
         job: impl FnOnce(&mut FileWriter) -> StoreResult<T> + Send + 'static,
     ) -> StoreResult<T> {
-        let busy = |_| StoreError::refused(Code::Busy, "others are still writing");
+        let busy = |_| StoreError::refused(Code::Busy, "other calls are still writing");
         let waiting = self.writer.clone().lock_owned();
         let mut writer = timeout(DISK_TIMEOUT, waiting).await.map_err(busy)?;
         let work = tokio::task::spawn_blocking(move || {

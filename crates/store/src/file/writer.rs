@@ -229,7 +229,7 @@ impl FileWriter {
                 return Ok(aside);
             }
         }
-        Err(damaged(format!("{}: too many files were put aside", path.display())))
+        Err(damaged(format!("{}: too many damaged files were set aside", path.display())))
     }
 
     /// The duties of a group that are in memory.

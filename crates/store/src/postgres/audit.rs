@@ -35,7 +35,8 @@ fn audit_entry(row: &Row, group: &GroupName) -> StoreResult<AuditEntry> {
     Ok(AuditEntry {
         seq: column::<i64>(row, 0)? as u64,
         unix_ms: column::<i64>(row, 1)?.max(0) as u64,
-        kind: AuditKind::parse(kind).ok_or_else(|| damaged(format!("audit kind {kind:?}")))?,
+        kind: AuditKind::parse(kind)
+            .ok_or_else(|| damaged(format!("unknown audit entry kind {kind:?}")))?,
         instance: InstanceId::new(column::<String>(row, 3)?)?,
         duty: duty.transpose()?,
         epoch: column::<Option<i64>>(row, 5)?.map(Epoch::from_i64).transpose()?,

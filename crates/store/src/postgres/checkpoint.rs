@@ -69,14 +69,19 @@ impl Postgres {
             return Ok(Committed::Saved(Version::from_i64(column(row, 0)?)?));
         }
         let rows = self.query(&self.statements.checkpoint_commit_refused, &parameters[..5]).await?;
-        let row = rows.first().ok_or_else(|| StoreError::refused(Code::Failed, "no answer row"))?;
+        let row = rows
+            .first()
+            .ok_or_else(|| StoreError::refused(Code::Failed, "the query returned no row"))?;
         let (stands, stored): (bool, i64) = (column(row, 0)?, column(row, 1)?);
         match stands {
             true if stored != expected => {
                 Ok(Committed::Conflict { stored: Version::from_i64(stored)? })
             }
             // Another commit under the same hold came in between, so the version matches now.
-            true => Err(StoreError::refused(Code::Busy, "another commit was under way")),
+            true => Err(StoreError::refused(
+                Code::Busy,
+                "another commit under the same hold is in progress",
+            )),
             false => Ok(Committed::Fenced { newest: Epoch::from_i64(column(row, 2)?)? }),
         }
     }
@@ -88,7 +93,7 @@ fn committed(row: &Row) -> StoreResult<Committed> {
         "saved" => Ok(Committed::Saved(Version::from_i64(number)?)),
         "fenced" => Ok(Committed::Fenced { newest: Epoch::from_i64(number)? }),
         "conflict" => Ok(Committed::Conflict { stored: Version::from_i64(number)? }),
-        other => Err(damaged(format!("checkpoint_commit answered {other:?}"))),
+        other => Err(damaged(format!("checkpoint_commit returned {other:?}"))),
     }
 }
 

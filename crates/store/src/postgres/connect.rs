@@ -306,8 +306,9 @@ pub async fn with_timeout<T>(
 ) -> StoreResult<T> {
     match tokio::time::timeout(STATEMENT_TIMEOUT, statement).await {
         Ok(answer) => answer.map_err(error::statement_error),
-        Err(_) => {
-            Err(StoreError::unknown(Code::Lost, format!("no answer in {STATEMENT_TIMEOUT:?}")))
-        }
+        Err(_) => Err(StoreError::unknown(
+            Code::Lost,
+            format!("no response within {STATEMENT_TIMEOUT:?}"),
+        )),
     }
 }

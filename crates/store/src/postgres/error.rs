@@ -120,9 +120,10 @@ fn explain_tls(error: &Error) -> Option<String> {
 pub(super) fn pool_error(error: PoolError) -> StoreError {
     match error {
         PoolError::Backend(error) => connect_error(error),
-        PoolError::Timeout(kind) => {
-            StoreError::refused(Code::Unreachable, format!("no connection in time ({kind:?})"))
-        }
+        PoolError::Timeout(kind) => StoreError::refused(
+            Code::Unreachable,
+            format!("timed out waiting for a connection ({kind:?})"),
+        ),
         other => StoreError::refused(Code::Unreachable, other.to_string()).with_source(other),
     }
 }

@@ -71,7 +71,7 @@ fn claimed(row: &Row, session: &Session, want: &ClaimRequest) -> StoreResult<Cla
             Ok(Claimed::HeldBy(holder.transpose()?))
         }
         "no_session" => Ok(Claimed::SessionEnded),
-        other => Err(damaged(format!("hold_claim answered {other:?}"))),
+        other => Err(damaged(format!("hold_claim returned {other:?}"))),
     }
 }
 
@@ -80,6 +80,6 @@ fn released(row: &Row) -> StoreResult<Released> {
         "freed" => Ok(Released::Freed),
         "already" => Ok(Released::Already),
         "not_yours" => Ok(Released::NotYours),
-        other => Err(damaged(format!("hold_release answered {other:?}"))),
+        other => Err(damaged(format!("hold_release returned {other:?}"))),
     }
 }

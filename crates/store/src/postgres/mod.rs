@@ -141,7 +141,9 @@ impl Postgres {
         parameters: &[Parameter<'_>],
     ) -> StoreResult<T> {
         let rows = self.query(sql, parameters).await?;
-        let row = rows.first().ok_or_else(|| StoreError::unknown(Code::Failed, "no answer row"))?;
+        let row = rows
+            .first()
+            .ok_or_else(|| StoreError::unknown(Code::Failed, "the query returned no row"))?;
         column(row, 0)
     }
 
@@ -187,7 +189,7 @@ fn complete<T>(answers: Vec<T>, expected: usize) -> StoreResult<Vec<T>> {
         return Ok(answers);
     }
     let answers = counted(answers.len(), "answer", "answers");
-    let detail = format!("{answers} to {}", counted(expected, "item", "items"));
+    let detail = format!("{answers} for {}", counted(expected, "item", "items"));
     Err(StoreError::unknown(Code::Failed, detail))
 }
 

@@ -19,7 +19,7 @@ pub(super) fn column<'a, T: FromSql<'a>>(row: &'a Row, index: usize) -> StoreRes
 /// Reads a position that counts from 1, as an index.
 pub(super) fn index(row: &Row) -> StoreResult<usize> {
     let item: i64 = column(row, 0)?;
-    usize::try_from(item - 1).map_err(|_| damaged(format!("item {item}")))
+    usize::try_from(item - 1).map_err(|_| damaged(format!("invalid item number {item}")))
 }
 
 pub(super) fn micros(remaining: i64) -> Duration {

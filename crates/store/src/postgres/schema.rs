@@ -74,7 +74,8 @@ pub fn check_name(schema: &str) -> StoreResult<()> {
     }
     Err(StoreError::refused(
         Code::BadUrl,
-        "a schema name is 1 to 40 of a-z, 0-9 and _, begins with no digit and not with pg_",
+        "a schema name has 1 to 40 characters of a-z, 0-9 and _, and begins neither with a digit \
+         nor with pg_",
     ))
 }
 
@@ -124,14 +125,17 @@ pub async fn migrate(
         return Err(StoreError::refused(Code::Absent, format!("schema {schema}")));
     }
     match tokio::time::timeout(MIGRATION_TIMEOUT, run(client, schema, history)).await {
-        Err(_) => {
-            Err(StoreError::unknown(Code::Lost, format!("no end within {MIGRATION_TIMEOUT:?}")))
-        }
-        Ok(done) => done.map_err(|error| match error::statement_error(error) {
-            StoreError::Refused(problem) if problem.code == Code::Denied => {
-                StoreError::refused(Code::NeedsMigration, problem.detail)
-            }
-            other => other,
+        Err(_) => Err(StoreError::unknown(
+            Code::Lost,
+            format!("the migration did not finish within {MIGRATION_TIMEOUT:?}"),
+        )),
+        Ok(done) => done.unwrap_or_else(|error| {
+            Err(match error::statement_error(error) {
+                StoreError::Refused(problem) if problem.code == Code::Denied => {
+                    StoreError::refused(Code::NeedsMigration, problem.detail)
+                }
+                other => other,
+            })
         }),
     }
 }
@@ -140,7 +144,7 @@ async fn run(
     client: &mut Client,
     schema: &str,
     history: &MigrationHistory,
-) -> Result<(), tokio_postgres::Error> {
+) -> Result<StoreResult<()>, tokio_postgres::Error> {
     // Starting processes wait for each other, and must see what was created meanwhile.
     let level = IsolationLevel::ReadCommitted;
     let transaction = client.build_transaction().isolation_level(level).start().await?;
@@ -151,12 +155,16 @@ async fn run(
     transaction.query_typed(lock, &[(&schema, Type::TEXT)]).await?;
     transaction.batch_execute(&in_schema(&bootstrap(history), schema)).await?;
     let known = applied(&transaction, schema, history).await?;
-    // A newer schema was ruled out before the lock; another one cannot appear under it.
-    for migration in pending(history.migrations, &known).unwrap_or_default() {
+    // A newer version may have migrated the schema while this one waited for the lock.
+    let missing = match pending(history.migrations, &known) {
+        Ok(missing) => missing,
+        Err(newer) => return Ok(Err(newer)),
+    };
+    for migration in missing {
         transaction.batch_execute(&in_schema(migration.sql, schema)).await?;
         transaction.batch_execute(&in_schema(&record(migration, history.table), schema)).await?;
     }
-    transaction.commit().await
+    transaction.commit().await.map(Ok)
 }
 
 /// Returns the migrations as a script for an administrator. It applies what is missing, however

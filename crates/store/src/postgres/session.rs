@@ -21,7 +21,9 @@ impl Postgres {
             "taken" => Ok(Opened::Taken),
             "spent" => Ok(Opened::Spent),
             "evicted" => Ok(Opened::Evicted),
-            other => Err(StoreError::unknown(Code::Damaged, format!("answer {other:?}"))),
+            other => {
+                Err(StoreError::unknown(Code::Damaged, format!("session_open returned {other:?}")))
+            }
         }
     }
 

@@ -43,12 +43,12 @@ impl TlsMode {
             "require" => (SslMode::Require, by_authority),
             "verify-ca" => (SslMode::Require, Trust::Authority),
             "verify-full" => (SslMode::Require, Trust::Name),
-            _ => return bad("sslmode is disable, prefer, require, verify-ca or verify-full"),
+            _ => return bad("sslmode must be disable, prefer, require, verify-ca or verify-full"),
         };
         if files.authority.as_deref() == Some("system") {
             // Anybody can get a certificate for some name from an authority of the system.
             if mode != SslMode::Disable && trust != Trust::Name {
-                return bad("sslrootcert=system goes with sslmode=verify-full");
+                return bad("sslrootcert=system requires sslmode=verify-full");
             }
             files.authority = None;
         }

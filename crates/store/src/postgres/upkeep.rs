@@ -78,6 +78,6 @@ fn forgotten(row: &Row) -> StoreResult<Forgotten> {
             let remaining = micros(column::<i64>(row, 4)?.saturating_mul(1000));
             Ok(Forgotten::HeldBy(Some(current_holder(column(row, 3)?, remaining)?)))
         }
-        other => Err(damaged(format!("duty_forget answered {other:?}"))),
+        other => Err(damaged(format!("duty_forget returned {other:?}"))),
     }
 }

@@ -69,7 +69,7 @@ impl ListenConnection {
     ) -> StoreResult<Self> {
         let connecting = target.config.connect(target.tls());
         let connecting = tokio::time::timeout(CONNECT_TIMEOUT, connecting).await;
-        let silent = |_| StoreError::refused(Code::Unreachable, "the server stayed silent");
+        let silent = |_| StoreError::refused(Code::Unreachable, "the server did not respond");
         let (client, connection) = connecting.map_err(silent)?.map_err(error::connect_error)?;
         let ended = tokio::spawn(drive(connection, move |notification| {
             if let Ok(group) = GroupName::new(notification.payload()) {

@@ -39,7 +39,8 @@ impl Redis {
 
 /// Parses a stream entry: its id, then alternating field names and values.
 fn entry(group: &GroupName, mut stored: RedisReply) -> StoreResult<AuditEntry> {
-    let damaged = || StoreError::refused(Code::Damaged, format!("an audit entry of {group}"));
+    let damaged =
+        || StoreError::refused(Code::Damaged, format!("an audit entry of {group} cannot be read"));
     let id = stored.text()?;
     let seq = id.split('-').next().and_then(|seq| seq.parse().ok());
     let mut fields = stored.list()?;

@@ -38,7 +38,7 @@ impl Redis {
         }
         match stored.len() == duties.len() {
             true => Ok(stored),
-            false => Err(error::unexpected("not one checkpoint for each duty")),
+            false => Err(error::unexpected("wrong number of checkpoints")),
         }
     }
 
@@ -70,7 +70,7 @@ impl Redis {
         }
         match committed.len() == commits.len() {
             true => Ok(committed),
-            false => Err(error::unexpected("not one outcome for each commit")),
+            false => Err(error::unexpected("wrong number of commit outcomes")),
         }
     }
 
@@ -84,7 +84,7 @@ impl Redis {
                 Ok(Committed::Fenced { newest })
             }
             3 => Ok(Committed::Conflict { stored: Version::new(number)? }),
-            _ => Err(error::unexpected("no outcome of a commit")),
+            _ => Err(error::unexpected("unknown outcome code for commit")),
         }
     }
 
@@ -98,7 +98,10 @@ impl Redis {
         while !reply.is_done() {
             let entry = reply.bytes()?;
             let unpacked = packed::unpack(&entry).ok_or_else(|| {
-                StoreError::refused(Code::Damaged, format!("an entry in the history of {duty}"))
+                StoreError::refused(
+                    Code::Damaged,
+                    format!("an entry in the history of {duty} cannot be read"),
+                )
             })?;
             history.push(self.seen_in(unpacked));
         }

@@ -40,12 +40,12 @@ fn client(url: &str) -> StoreResult<(Client, String)> {
     }
     // The driver interprets some words after `#`, and truncates a password that contains one.
     if url.contains('#') {
-        return Err(bad("write # as %23"));
+        return Err(bad("the URL contains #; write it as %23"));
     }
-    let unreadable = |_| bad("not redis://[user:password@]host:port/number");
+    let unreadable = |_| bad("the URL is not redis://[user:password@]host:port/number");
     let info = url.into_connection_info().map_err(unreadable)?;
     let ConnectionAddr::Tcp(host, port) = info.addr() else {
-        return Err(bad("not a host and a port"));
+        return Err(bad("the URL needs a host and a port"));
     };
     let address = format!("{host}:{port}/{}", info.redis_settings().db());
     let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP2);
@@ -120,20 +120,23 @@ impl RedisConnector {
         if self.tls.is_some() {
             // A server without TLS may still be waiting for the rest of a command.
             let address = &self.address;
-            let detail = format!("no handshake with {address} in time; does it speak TLS there?");
+            let detail =
+                format!("no TLS connection to {address} in time; does this port speak TLS?");
             return StoreError::refused(Code::Unreachable, detail);
         }
         error::unreachable(&self.address)
     }
 
     fn refused(&self, error: &redis::RedisError) -> StoreError {
-        let broken = error.is_connection_dropped() && !error.is_connection_refusal();
-        if broken || error.kind() == ErrorKind::Parse {
-            // The server accepted the connection, but does not speak the expected protocol.
-            let detail = format!("{} broke off; if it wants TLS, it is rediss://", self.address);
-            return StoreError::refused(Code::Unreachable, detail);
-        }
-        error::connect_error(error, &self.address)
+        let closed = error.is_connection_dropped() && !error.is_connection_refusal();
+        // The server accepted the connection, but does not speak the expected protocol.
+        let problem = match error.kind() {
+            _ if closed => "closed the connection",
+            ErrorKind::Parse => "does not speak the Redis protocol",
+            _ => return error::connect_error(error, &self.address),
+        };
+        let detail = format!("{} {problem}; if it requires TLS, use rediss://", self.address);
+        StoreError::refused(Code::Unreachable, detail)
     }
 }
 
@@ -178,7 +181,7 @@ mod tls {
             let (client, address) = client(&url)?;
             let ConnectionAddr::Tcp(host, port) = client.get_connection_info().addr().clone()
             else {
-                return Err(bad("not a host and a port"));
+                return Err(bad("the URL needs a host and a port"));
             };
             let config = crate::tls::client(Trust::Name, files).await?;
             let connector = TlsConnector::from(Arc::new(config));
@@ -213,7 +216,7 @@ mod tls {
             let socket = TcpStream::connect((self.host.as_str(), self.port)).await;
             let socket = socket.map_err(unreachable)?;
             socket.set_nodelay(true).map_err(unreachable)?;
-            let unnamed = |_| failed(format!("{} is no name for a certificate", self.host));
+            let unnamed = |_| failed(format!("{} is not a valid TLS server name", self.host));
             let name = ServerName::try_from(self.host.clone()).map_err(unnamed)?;
             let why = |error: io::Error| {
                 let why = explain(&error);

@@ -48,7 +48,7 @@ pub(super) fn is_no_script(error: &ServerError) -> bool {
 pub(super) fn connect_error(error: &RedisError, address: &str) -> StoreError {
     let refused = match error.clone().into_server_errors().as_deref() {
         _ if error.kind() == ErrorKind::AuthenticationFailed => {
-            StoreError::refused(Code::Denied, format!("{address} refused user or password"))
+            StoreError::refused(Code::Denied, format!("{address} rejected the user or password"))
         }
         Some([(_, first), ..]) => {
             let problem = judge(first).problem().clone();

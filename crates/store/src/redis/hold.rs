@@ -84,7 +84,7 @@ impl Redis {
         match outcome {
             1 => Ok(Claimed::Granted(hold)),
             2 => Ok(Claimed::Already(hold)),
-            _ => Err(error::unexpected("no outcome of a claim")),
+            _ => Err(error::unexpected("unknown outcome code for claim")),
         }
     }
 
@@ -110,13 +110,13 @@ impl Redis {
                     1 => Released::Freed,
                     2 => Released::Already,
                     3 => Released::NotYours,
-                    _ => return Err(error::unexpected("no outcome of a release")),
+                    _ => return Err(error::unexpected("unknown outcome code for release")),
                 });
             }
         }
         match released.len() == holds.len() {
             true => Ok(released),
-            false => Err(error::unexpected("not one outcome for each hold")),
+            false => Err(error::unexpected("wrong number of release outcomes")),
         }
     }
 
@@ -160,7 +160,7 @@ impl Redis {
         if epoch.is_none() && holder.is_none() {
             return Ok(None);
         }
-        let damaged = |_| StoreError::refused(Code::Damaged, format!("a duty named {id:?}"));
+        let damaged = |_| StoreError::refused(Code::Damaged, format!("{id:?} is not a duty id"));
         let duty = DutyKey { group: group.clone(), id: DutyId::unescape(id).map_err(damaged)? };
         Ok(Some(Holder { duty, epoch, holder }))
     }

@@ -33,7 +33,7 @@ impl Redis {
             "taken" => Ok(Opened::Taken),
             "spent" => Ok(Opened::Spent),
             "evicted" => Ok(Opened::Evicted),
-            _ => Err(error::unexpected("no outcome of an opening")),
+            _ => Err(error::unexpected("unknown outcome for session open")),
         }
     }
 
@@ -95,8 +95,8 @@ impl Redis {
         // lease it knows under another name, so for such duties the epochs are compared every time.
         let newest = holds.iter().map(|hold| hold.mark).max();
         let mark = |chunk: &&[Hold]| {
-            let told = !chunk.iter().any(|hold| has_two_names(&hold.duty));
-            Hold::common_mark(chunk, session).filter(|mark| told && Some(*mark) == newest)
+            let one_name = !chunk.iter().any(|hold| has_two_names(&hold.duty));
+            Hold::common_mark(chunk, session).filter(|mark| one_name && Some(*mark) == newest)
         };
         let marks: Vec<_> = chunks.iter().map(mark).collect();
         let answers = self.call(&self.control, |incarnation| {
@@ -243,7 +243,7 @@ fn kept_alive(answers: Vec<CommandResult>, chunks: &[&[Hold]]) -> StoreResult<Ke
                     let place = lost.number()? as usize;
                     match fates.get_mut((from + place).saturating_sub(1)) {
                         Some(fate) => *fate = HoldFate::Lost,
-                        None => return Err(error::unexpected("no such hold")),
+                        None => return Err(error::unexpected("hold number out of range")),
                     }
                 }
             }

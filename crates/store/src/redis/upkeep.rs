@@ -64,7 +64,7 @@ impl Redis {
                 reply.number()?;
                 Ok(Forgotten::Absent)
             }
-            _ => Err(error::unexpected("no outcome of a forgetting")),
+            _ => Err(error::unexpected("unknown outcome code for forget")),
         }
     }
 

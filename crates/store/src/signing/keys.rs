@@ -54,8 +54,8 @@ impl Keyring {
         let mut signers = keys.iter().enumerate().filter(|(_, key)| key.may == KeyUse::Sign);
         match (signers.next().map(|(at, _)| at), signers.next()) {
             (Some(signer), None) => Ok(Self { keys, signer }),
-            (None, _) => Err(bad("no key is there to sign")),
-            (Some(_), Some(_)) => Err(bad("more than one key signs")),
+            (None, _) => Err(bad("no key is marked sign")),
+            (Some(_), Some(_)) => Err(bad("more than one key is marked sign")),
         }
     }
 
@@ -112,11 +112,11 @@ fn read(line: &str) -> Result<SigningKey, &'static str> {
         [id, "retired", secret] => (id, KeyUse::Retired, secret),
         [id, "sign", secret] => (id, KeyUse::Sign, secret),
         [id, "verify", secret] => (id, KeyUse::Verify, secret),
-        _ => return Err("it is not `ID sign|verify|retired HEX`"),
+        _ => return Err("expected `ID sign|verify|retired HEX`"),
     };
     let plain = |c: char| c.is_ascii_alphanumeric() || "-._:@".contains(c);
     if id.len() > Keyring::MAX_ID || !id.chars().all(plain) {
-        return Err("an id is 1 to 64 of A-Z, a-z, 0-9 and -._:@");
+        return Err("an id has 1 to 64 characters of A-Z, a-z, 0-9 and -._:@");
     }
     let secret = hex::decode(secret).map_err(|_| "its secret is not hexadecimal")?;
     if may != KeyUse::Retired && secret.len() < Keyring::MIN_BYTES {

@@ -43,23 +43,23 @@ impl Signing {
 tenure_core::text_enum! {
     /// Result of verifying a signature.
     pub enum SignatureVerdict {
-        Good "good" "Signed by a key that is trusted."
+        Good "good" "Signed by a trusted key."
         Unsigned "not signed" "Not signed."
         Wrong "the signature does not fit"
-            "The signature does not fit the document, its duty, epoch, version or predecessor."
-        UnknownKey "signed with a key that is not known here" "The key is not known here."
+            "The signature does not match the document, its duty, epoch, version or predecessor."
+        UnknownKey "signed with a key that is not known here" "The key is not in the keyring."
         RetiredKey "signed with a retired key" "The key is no longer trusted."
         Damaged "the seal cannot be read" "The seal itself cannot be read."
         OtherPredecessor "does not follow the version before it"
-            "Signed, but not upon the version before it that is in the ring."
+            "Signed, but over another predecessor than the one in the ring."
         Replayed "older than the newest version in the history"
             "There is a newer version in the ring."
         Gap "the version before it is missing"
             "The version before it is not in the ring, although older ones are."
         NotInHistory "the newest one, but not in the history"
-            "It is the newest one, and the ring does not have it."
+            "The newest checkpoint, but not in the ring."
         NewestMissing "the newest checkpoint is missing"
-            "It leads a ring without a newest checkpoint."
+            "The newest entry of a ring whose checkpoint is missing."
     }
 }
 
@@ -223,7 +223,7 @@ pub(crate) fn check_ring(
     let detail = match place(later) == at {
         true => format!("version {} of {duty} is not the one in its history", stored.version),
         false => format!(
-            "{duty} is at version {} of epoch {}, its history has version {} of epoch {}",
+            "{duty} is at version {} of epoch {}, but its history has version {} of epoch {}",
             stored.version, stored.epoch, later.version, later.epoch
         ),
     };
@@ -235,7 +235,7 @@ pub(crate) fn check_missing(duty: &DutyKey, ring: &[Checkpoint]) -> StoreResult<
     if ring.is_empty() {
         return Ok(());
     }
-    let detail = format!("{duty} has a history and no newest checkpoint");
+    let detail = format!("{duty} has a history but no newest checkpoint");
     Err(StoreError::refused(Code::Replayed, detail))
 }
 

@@ -167,8 +167,8 @@ impl SealLayer {
             let NewestSeen { epoch, version, .. } = before;
             if now.place() < before.place() {
                 let detail = format!(
-                    "{duty} is at version {} of epoch {}, this process has seen version {version} \
-                     of epoch {epoch}",
+                    "{duty} is at version {} of epoch {}, but this process has seen version \
+                     {version} of epoch {epoch}",
                     now.version, now.epoch
                 );
                 return Err(StoreError::refused(Code::Replayed, detail));
@@ -205,8 +205,8 @@ impl SealLayer {
         let offer = match self.inner.history(duty).await {
             Err(_) => "its history cannot be read".to_owned(),
             Ok(ring) => ring.iter().find(good).map_or_else(
-                || "no good one is in its history".to_owned(),
-                |good| format!("the newest good one is version {}", good.version),
+                || "its history has no valid version".to_owned(),
+                |good| format!("the newest valid one is version {}", good.version),
             ),
         };
         StoreError::refused(Code::BadSignature, format!("{what}; {offer}"))

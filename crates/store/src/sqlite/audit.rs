@@ -40,7 +40,8 @@ pub(super) fn read(
     let after = i64::try_from(range.after).unwrap_or(i64::MAX);
     let read = |row: (i64, i64, String, String, Option<String>, Option<i64>, String)| {
         let (seq, unix_ms, kind, instance, duty, epoch, reason) = row;
-        let unknown = || StoreError::refused(Code::Damaged, format!("audit kind {kind:?}"));
+        let unknown =
+            || StoreError::refused(Code::Damaged, format!("unknown audit entry kind {kind:?}"));
         let duty = duty.map(|id| Ok(DutyKey { group: group.clone(), id: DutyId::new(id)? }));
         Ok(AuditEntry {
             seq: seq as u64,

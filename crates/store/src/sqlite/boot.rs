@@ -48,7 +48,7 @@ fn io_error(error: &std::io::Error) -> StoreError {
         ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => Code::ReadOnly,
         _ => Code::Unreachable,
     };
-    StoreError::refused(code, format!("the lock file of the database: {error}"))
+    StoreError::refused(code, format!("cannot use the lock file of the database: {error}"))
 }
 
 /// Opens the lock file. A new one gets the mode of the database, as its log does: everybody who may

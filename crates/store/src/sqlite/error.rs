@@ -29,16 +29,16 @@ pub fn statement_error(error: Error) -> StoreError {
 /// Converts an error of opening a file. SQLite does not report that a folder is read-only, nor,
 /// without a WAL file, that the file is.
 pub fn open_error(path: &Path, error: Error) -> StoreError {
-    let told = statement_error(error);
+    let store_error = statement_error(error);
     // Checked without opening the file, because closing it would drop this process's locks on it.
     let is_denied =
         |path: &Path| matches!(access(path, Access::WRITE_OK), Err(Errno::ROFS | Errno::ACCESS));
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let is_read_only = is_denied(path) || is_denied(folder.unwrap_or(Path::new(".")));
-    if told.code() == Code::Unreachable && is_read_only {
+    if store_error.code() == Code::Unreachable && is_read_only {
         return StoreError::refused(Code::ReadOnly, path.display().to_string());
     }
-    told
+    store_error
 }
 
 /// Converts an error of `COMMIT` itself. If the disk was full or the lock unavailable, SQLite has

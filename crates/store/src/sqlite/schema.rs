@@ -52,7 +52,10 @@ pub fn is_there(connection: &Connection, history: &MigrationHistory) -> StoreRes
         (0, _, _) => Ok(false),
         (tables, 0, _) => Err(StoreError::refused(
             Code::Damaged,
-            format!("a database with {} of something else", counted(tables, "table", "tables")),
+            format!(
+                "the file is another program's database, with {}",
+                counted(tables, "table", "tables")
+            ),
         )),
         (_, _, own) => Ok(own > 0),
     }

@@ -49,14 +49,14 @@ impl ChangePoller {
         };
         let thread = std::thread::Builder::new().name("tenure-watch".to_owned());
         thread.spawn(run).map_err(|error| {
-            StoreError::refused(Code::Failed, format!("no thread for SQLite: {error}"))
+            StoreError::refused(Code::Failed, format!("cannot start the SQLite thread: {error}"))
         })?;
         Ok(Self { subscribe })
     }
 
     pub(super) async fn watch(self: Arc<Self>, group: &GroupName) -> StoreResult<Box<dyn Watch>> {
         let (answer, wait) = oneshot::channel();
-        let gone = || StoreError::refused(Code::Failed, "the watching thread has ended");
+        let gone = || StoreError::refused(Code::Failed, "the watch thread has ended");
         let request = Subscribe { group: group.clone(), answer };
         self.subscribe.send(request).map_err(|_| gone())?;
         let hints = wait.await.map_err(|_| gone())??;

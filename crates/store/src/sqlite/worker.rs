@@ -138,7 +138,7 @@ impl Worker {
         };
         let thread = std::thread::Builder::new().name(format!("tenure-{name}"));
         thread.spawn(run).map_err(|error| {
-            StoreError::refused(Code::Failed, format!("no thread for SQLite: {error}"))
+            StoreError::refused(Code::Failed, format!("cannot start the SQLite thread: {error}"))
         })?;
         Ok(Self { jobs })
     }
@@ -177,7 +177,7 @@ impl Worker {
         let gone = || StoreError::refused(Code::Failed, "the SQLite thread has ended");
         let queued = tokio::time::timeout(JOB_TIMEOUT, self.jobs.send(job)).await;
         match queued {
-            Err(_) => return Err(StoreError::refused(Code::Busy, "the queue stayed full")),
+            Err(_) => return Err(StoreError::refused(Code::Busy, "the job queue stayed full")),
             Ok(sent) => sent.map_err(|_| gone())?,
         }
         Ok(PendingJob(wait))
@@ -193,7 +193,9 @@ impl<T> PendingJob<T> {
         match tokio::time::timeout(JOB_TIMEOUT, self.0).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err(StoreError::unknown(Code::Failed, "the SQLite thread has ended")),
-            Err(_) => Err(StoreError::unknown(Code::Lost, format!("no answer in {JOB_TIMEOUT:?}"))),
+            Err(_) => {
+                Err(StoreError::unknown(Code::Lost, format!("no response within {JOB_TIMEOUT:?}")))
+            }
         }
     }
 }

@@ -16,7 +16,7 @@ use super::{GroupRows, HoldRow, SessionRow, StoreState};
 const SPENT_MS: u64 = 8 * 24 * 60 * 60 * 1000;
 
 fn broken(error: impl std::fmt::Display) -> InvalidCursorFile {
-    InvalidCursorFile(format!("has a value that cannot be: {error}"))
+    InvalidCursorFile(format!("has an invalid value: {error}"))
 }
 
 /// An audit entry as a line.
@@ -34,7 +34,8 @@ pub(crate) fn line(entry: &AuditEntry) -> AuditLine {
 
 /// A line as an audit entry of its group.
 pub(crate) fn entry(group: &GroupName, line: AuditLine) -> StoreResult<AuditEntry> {
-    let unknown = || StoreError::refused(Code::Damaged, format!("an audit entry {:?}", line.kind));
+    let unknown =
+        || StoreError::refused(Code::Damaged, format!("unknown audit entry kind {:?}", line.kind));
     let duty = line.duty.map(|id| {
         let id = DutyId::new(id)?;
         Ok::<_, StoreError>(DutyKey { group: group.clone(), id })

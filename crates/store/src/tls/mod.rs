@@ -52,7 +52,7 @@ impl PemFiles {
             (Some(certificate), Some(key)) => Some((certificate, key)),
             (None, None) => None,
             _ => {
-                let detail = format!("{names} are given together or not at all");
+                let detail = format!("{names} must be given together");
                 return Err(StoreError::refused(Code::BadUrl, detail));
             }
         };

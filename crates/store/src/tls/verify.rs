@@ -48,7 +48,7 @@ fn build(trust: Trust, files: &PemFiles) -> StoreResult<ClientConfig> {
     let mut roots = RootCertStore::empty();
     let (_, unusable) = roots.add_parsable_certificates(authorities.iter().cloned());
     if let (Some(path), 1..) = (&files.authority, unusable) {
-        return Err(failed(format!("{path} holds a certificate that cannot be read")));
+        return Err(failed(format!("{path} contains an unreadable certificate")));
     }
     let builder = builder(trust, authorities, roots).map_err(|error| failed(error.to_string()))?;
     let Some((certificate, key)) = &files.identity else {
@@ -92,12 +92,12 @@ fn certificates(path: &str) -> StoreResult<Vec<CertificateDer<'static>>> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
     match found {
         Ok(found) if !found.is_empty() => Ok(found),
-        _ => Err(failed(format!("{path} holds no certificate in PEM form"))),
+        _ => Err(failed(format!("{path} contains no PEM certificate"))),
     }
 }
 
 fn private_key(path: &str) -> StoreResult<PrivateKeyDer<'static>> {
-    let none = |_| failed(format!("{path} holds no private key in PEM form, or an encrypted one"));
+    let none = |_| failed(format!("{path} contains no unencrypted PEM private key"));
     PrivateKeyDer::from_pem_slice(&read(path)?).map_err(none)
 }
 
@@ -105,7 +105,7 @@ fn of_the_system() -> StoreResult<Vec<CertificateDer<'static>>> {
     // An authority that cannot be read is not trusted; the others are.
     let found = rustls_native_certs::load_native_certs().certs;
     match found.is_empty() {
-        true => Err(failed("this system has no certificate authorities: name a file with some")),
+        true => Err(failed("this system has no certificate authorities: specify a file with some")),
         false => Ok(found),
     }
 }
@@ -213,21 +213,21 @@ fn words(error: &Error) -> String {
     match error {
         // A bad signature comes from an authority of the same name with another key.
         Error::InvalidCertificate(Bad::UnknownIssuer | Bad::BadSignature) => {
-            "the server's certificate comes from no authority that is trusted here".to_owned()
+            "the server's certificate was not issued by a trusted authority".to_owned()
         }
         error if is_own_authority(error) => {
-            "the server's certificate is self-signed: no authority that is trusted here".to_owned()
+            "the server's certificate is self-signed and not trusted".to_owned()
         }
         Error::InvalidCertificate(Bad::NotValidForName | Bad::NotValidForNameContext { .. }) => {
-            format!("the server's certificate is made out to another name ({error})")
+            format!("the server's certificate is for another name ({error})")
         }
         Error::InvalidCertificate(Bad::Expired | Bad::ExpiredContext { .. }) => {
             format!("the server's certificate has expired ({error})")
         }
         Error::InvalidCertificate(_) => {
-            format!("the server's certificate cannot be accepted ({error})")
+            format!("the server's certificate is not valid ({error})")
         }
-        Error::InvalidMessage(_) => "the server does not speak TLS at this port".to_owned(),
+        Error::InvalidMessage(_) => "the server does not speak TLS on this port".to_owned(),
         Error::AlertReceived(Alert::CertificateRequired) => {
             "the server asks for a client certificate".to_owned()
         }

@@ -102,13 +102,13 @@ impl<'a> Move<'a> {
             return Ok(MoveOutcome::OnlyEpoch);
         }
         if sources.len() < duties.len() {
-            let detail = "some of the checkpoints to put together are missing";
+            let detail = "some of the checkpoints to merge are missing";
             return Err(StoreError::refused(Code::BadInput, detail));
         }
         let payloads: Vec<_> = sources.iter().map(|source| source.stored.payload.clone()).collect();
         let arrivals = convert(&payloads)?;
         if arrivals.is_empty() {
-            return Err(StoreError::refused(Code::BadInput, "nothing would arrive"));
+            return Err(StoreError::refused(Code::BadInput, "the conversion yields no checkpoint"));
         }
         let mark = self.mark_of(&sources, &arrivals);
         self.check_sources(&sources, &mark)?;
@@ -317,7 +317,7 @@ impl<'a> Move<'a> {
         });
         if !same {
             let (duty, name) = (&arrival.duty, self.to.name());
-            let detail = format!("{duty} reads differently from what was written to {name}");
+            let detail = format!("{duty} read back from {name} differs from what was written");
             return Err(StoreError::unknown(Code::Damaged, detail));
         }
         target.there = Some(saved);
@@ -329,7 +329,7 @@ impl<'a> Move<'a> {
 fn moved(duty: &DutyKey, stored: &StoredCheckpoint) -> StoreError {
     let (state, to) = match &stored.seal.moved {
         Some(Moved { to, done: true }) => ("was moved", to.as_str()),
-        Some(Moved { to, done: false }) => ("is being moved, by another command,", to.as_str()),
+        Some(Moved { to, done: false }) => ("is being moved by another command", to.as_str()),
         None => ("was moved", "another store"),
     };
     StoreError::refused(Code::Moved, format!("{duty} {state} to {to}"))

@@ -105,7 +105,7 @@ impl OperatorSession {
                 Ok(session)
             }
             other => {
-                let detail = format!("no session in group {group}: {other:?}");
+                let detail = format!("cannot open a session in group {group}: {other:?}");
                 Err(StoreError::refused(Code::Failed, detail))
             }
         }
@@ -120,7 +120,7 @@ impl OperatorSession {
                 KeptAlive::Ended => false,
             };
             if !stands {
-                let detail = format!("a hold in {} was taken away", self.name);
+                let detail = format!("a hold in {} was lost", self.name);
                 return Err(StoreError::refused(Code::Fenced, detail));
             }
         }
@@ -258,13 +258,18 @@ impl OperatorSession {
             Ok(Some(Committed::Saved(_))) => Ok(saved),
             Ok(Some(Committed::Fenced { newest })) => Err(StoreError::refused(
                 Code::Fenced,
-                format!("{duty} in {} was granted to somebody else under {newest}", self.name),
+                format!(
+                    "{duty} in {} was granted to another instance under epoch {newest}",
+                    self.name
+                ),
             )),
             Ok(Some(Committed::Conflict { stored })) => Err(StoreError::refused(
                 Code::Fenced,
                 format!("{duty} in {} is at version {stored}, not {expected}", self.name),
             )),
-            Ok(None) => Err(StoreError::unknown(Code::Failed, "a commit without an answer")),
+            Ok(None) => {
+                Err(StoreError::unknown(Code::Failed, "the store returned no result for a commit"))
+            }
             Err(error) if error.is_unknown() => {
                 let stored = self.store.load(std::slice::from_ref(duty)).await?;
                 let ours = stored.into_iter().flatten().any(|stored| {
@@ -302,8 +307,8 @@ fn take_apart(stored: &Checkpoint, inspected: Inspected) -> StoredCheckpoint {
 
 fn held(duty: &DutyKey, holder: Option<&CurrentHolder>) -> StoreError {
     let who = holder.map_or_else(
-        || "somebody".to_owned(),
-        |now| format!("{}, for {} ms", now.instance, now.remaining.as_millis()),
+        || "another instance".to_owned(),
+        |now| format!("{} for another {} ms", now.instance, now.remaining.as_millis()),
     );
     StoreError::refused(Code::Held, format!("{duty} is held by {who}"))
 }

@@ -36,7 +36,7 @@ async fn under(
     let duty = &hold.duty;
     let ring = session.ring(duty).await?;
     let Some(old) = ring.into_iter().find(|stored| stored.version == to) else {
-        let detail = format!("no good version {to} of {duty} is in its history");
+        let detail = format!("the history of {duty} has no valid version {to}");
         return Err(StoreError::refused(Code::BadInput, detail));
     };
     // The newest one is replaced even if it is invalid: that is the purpose of a rewind.

@@ -176,7 +176,7 @@ async fn the_newest_good_one_is_offered_and_not_taken() {
     assert_eq!(error.code(), Code::BadSignature);
     let text = error.to_string();
     assert!(text.contains("version 3 of g/a: not signed"), "{text}");
-    assert!(text.contains("the newest good one is version 2"), "{text}");
+    assert!(text.contains("the newest valid one is version 2"), "{text}");
     // No commit is signed on top of an invalid document.
     let store = place.required();
     let player = Player::join(&store, "next", LONG).await;

@@ -55,15 +55,15 @@ fn guard(init: Option<Init>, scratch: Option<&Path>) -> Result<(), SuperviseErro
         let _ = set_parent_process_death_signal(Some(Signal::CONT));
     }
     let input = channel::receive_input(&link)
-        .context("a guard is started by `tenure run` and `tenure poll`, not by hand")?;
+        .context("only `tenure run` and `tenure poll` can start a guard")?;
     // Orphans of the command become children of this process.
-    set_child_subreaper(Some(getpid())).context("no child subreaper")?;
+    set_child_subreaper(Some(getpid())).context("cannot become a child subreaper")?;
     if !proc_is_ours() {
         // An error is ignored: then nobody reads the warning.
         let _ = writeln!(
             io::stderr(),
-            "tenure: /proc is not that of this PID namespace: only the command's own group\n\
-             can be ended with it; mount it with `unshare --mount-proc` or the like"
+            "tenure: /proc belongs to another PID namespace, so only the command's process group\n\
+             can be killed; mount a matching /proc, for example with `unshare --mount-proc`"
         );
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

@@ -79,7 +79,7 @@ pub(super) fn exec(parent: i32, command: &[OsString]) -> Result<(), SuperviseErr
     let Err(error) = become_command(&link, parent, command);
     let errno = error.raw_os_error().unwrap_or(Errno::INVAL.raw_os_error());
     // The guard reports it to the supervisor.
-    link.write_all(&errno.to_le_bytes()).context("a stage is started by a guard, not by hand")
+    link.write_all(&errno.to_le_bytes()).context("only a guard can start this stage")
 }
 
 fn become_command(link: &Link, parent: i32, command: &[OsString]) -> io::Result<Infallible> {
@@ -115,7 +115,9 @@ pub(super) fn isolate(scratch: Option<&Path>) -> Result<(), SuperviseError> {
     command.arg0("tenure").args(["guard", init]).args(scratch).process_group(0);
     let guard = match command.spawn() {
         Ok(child) => Pid::from_child(&child),
-        Err(error) => return refuse(&mut link, "a process in it cannot be started", &error),
+        Err(error) => {
+            return refuse(&mut link, "cannot start a process in the PID namespace", &error);
+        }
     };
     // Closed here, so that the socket closes when the guard ends.
     drop(link);
@@ -155,24 +157,24 @@ fn separate() -> Result<Init, (&'static str, io::Error)> {
         Ok(()) => false,
         Err(nix::errno::Errno::EPERM) => {
             let made = unshare(namespaces | CloneFlags::CLONE_NEWUSER);
-            made.map_err(|error| ("the kernel allows no PID namespace", error.into()))?;
+            made.map_err(|error| ("the kernel does not allow a PID namespace", error.into()))?;
             let same = |file: &str, id: u32| fs::write(file, format!("{id} {id} 1"));
             let mapped = fs::write("/proc/self/setgroups", "deny")
                 .and_then(|()| same("/proc/self/gid_map", gid))
                 .and_then(|()| same("/proc/self/uid_map", uid));
-            mapped.map_err(|error| ("the user cannot be mapped", error))?;
+            mapped.map_err(|error| ("cannot map the user into the user namespace", error))?;
             true
         }
-        Err(error) => return Err(("the kernel allows no PID namespace", error.into())),
+        Err(error) => return Err(("the kernel does not allow a PID namespace", error.into())),
     };
     let private = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
     let set = mount_change("/", private);
-    set.map_err(|error| ("mounts cannot be separated", error.into()))?;
+    set.map_err(|error| ("the mount namespace cannot be made private", error.into()))?;
     // Root keeps its capabilities across exec.
     if !lend || uid == 0 {
         return Ok(Init::Own);
     }
-    lend_capability().map_err(|error| ("capabilities cannot be passed on", error.into()))?;
+    lend_capability().map_err(|error| ("cannot pass on a capability", error.into()))?;
     Ok(Init::Lent)
 }
 
@@ -191,7 +193,7 @@ pub(super) fn prepare_init(link: &mut Link, init: Init) -> io::Result<bool> {
     SigSet::empty().thread_set_mask()?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     if let Err(error) = mount("proc", "/proc", "proc", flags, None) {
-        let _ = refuse(link, "/proc cannot be mounted in it", &error.into());
+        let _ = refuse(link, "cannot mount /proc in the PID namespace", &error.into());
         return Ok(false);
     }
     if init == Init::Lent {

@@ -196,7 +196,7 @@ impl<W: Write> LogWriter<W> {
             return;
         }
         let lines = counted(dropped, "line", "lines");
-        let reason = format!("{lines} came faster than they were written");
+        let reason = format!("{lines} dropped: the log was written too slowly");
         let (level, event) = (LogLevel::Warn, "log_dropped");
         let event = LogEvent { level, event, duty: None, reason };
         let line = LogLine::of_event(&event, &self.instance, process::unix_ms());

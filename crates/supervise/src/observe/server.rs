@@ -112,10 +112,10 @@ async fn serve(listener: TcpListener, observer: Arc<InstanceObserver>) {
 fn respond(request: &Request<Incoming>, observer: &InstanceObserver) -> HealthResponse {
     let path = request.uri().path();
     if !matches!(path, "/health" | "/metrics") {
-        return plain(StatusCode::NOT_FOUND, "there are /health and /metrics\n");
+        return plain(StatusCode::NOT_FOUND, "not found; available: /health, /metrics\n");
     }
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        let mut refused = plain(StatusCode::METHOD_NOT_ALLOWED, "only GET\n");
+        let mut refused = plain(StatusCode::METHOD_NOT_ALLOWED, "method not allowed; use GET\n");
         refused.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         return refused;
     }

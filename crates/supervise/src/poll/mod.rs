@@ -69,7 +69,7 @@ impl PollSettings {
             setting: "ttl",
             problem: format!(
                 "{} is too short: a poll of up to {} needs at least {}, twice the sum of timeout, \
-                 grace and margin, so that enough time is always left of a hold",
+                 grace and margin, so that a hold always has enough time left",
                 span(ttl.get()),
                 span(self.timeout),
                 span(needed),

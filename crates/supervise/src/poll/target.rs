@@ -141,7 +141,7 @@ impl TargetPoller<'_> {
             Ok(Some(LastReport::Final(outcome))) => Some(outcome),
             Ok(None) => None,
             Err(_) => {
-                let what = "the guard did not end the command in time, and it was killed";
+                let what = "the guard did not end the command in time; both were killed";
                 return self.discard(guard, what).await;
             }
         };
@@ -152,7 +152,7 @@ impl TargetPoller<'_> {
                 self.context.pool.give_back(guard);
                 outcome
             }
-            None => self.discard(guard, "the guard has died, and the command was killed").await,
+            None => self.discard(guard, "the guard died; the command was killed").await,
         }
     }
 
@@ -187,7 +187,7 @@ impl TargetPoller<'_> {
     }
 
     fn log_survivor(&self, pid: i32) {
-        let reason = survivor(pid, "the target is not polled before it has ended");
+        let reason = survivor(pid, "the target is not polled until it has ended");
         self.log(LogLevel::Warn, "not_ended", reason);
     }
 
@@ -252,7 +252,7 @@ impl TargetPoller<'_> {
             // The remaining outcomes are not failures of the command.
             PollOutcome::Ended(_, EndCause::Requested) => killed("killed: the hold was lost"),
             PollOutcome::GuardLost(what) => killed(what),
-            PollOutcome::Remains => killed("a process of it still runs"),
+            PollOutcome::Remains => killed("a process of the command is still running"),
         };
         self.context.recorder.count_poll(result);
         self.log(LogLevel::Warn, "poll_failed", reason);

@@ -62,7 +62,7 @@ impl Runner {
     async fn replace_guard(&mut self) -> Result<(), String> {
         // Killed first: a guard that exits normally removes the scratch folder.
         if let Some(pid) = self.kill_guard().await {
-            return Err(format!("process {pid} below this one cannot be ended"));
+            return Err(format!("descendant process {pid} cannot be killed"));
         }
         let guard = GuardProcess::start(&self.guard_options);
         self.guard = guard.map_err(|error| format!("cannot start the guard: {error}"))?;
@@ -92,7 +92,7 @@ impl Runner {
         let mut changes = hold.changes();
         let mut timer = match BootTimer::new() {
             Ok(timer) => timer,
-            Err(error) => return self.give_up(format!("no timer: {error}")).await,
+            Err(error) => return self.give_up(format!("cannot create a timer: {error}")).await,
         };
         loop {
             if let (Some(pid), true) = (run.remains, self.stop.is_some()) {
@@ -108,7 +108,7 @@ impl Runner {
                 report = self.guard.report() => match report {
                     Some(report) => self.reported(&mut run, report).await,
                     None => {
-                        let what = "the guard has died, and the command was killed";
+                        let what = "the guard died; the command was killed";
                         return self.give_up(what.to_owned()).await;
                     }
                 },
@@ -125,7 +125,7 @@ impl Runner {
                         Ok(None)
                     }
                     Some(_) => {
-                        let what = "the guard did not end the command in time, and it was killed";
+                        let what = "the guard did not end the command in time; both were killed";
                         return self.give_up(what.to_owned()).await;
                     }
                 },
@@ -277,7 +277,7 @@ impl Runner {
     }
 
     fn warn_survivor(&self, pid: i32) {
-        let meanwhile = "the command is not started again before it has ended";
+        let meanwhile = "the command is not restarted until it has ended";
         self.warn("not_ended", survivor(pid, meanwhile));
     }
 }

@@ -150,7 +150,7 @@ impl Runner {
         let mut signals = member::listen()?;
         let terminal = Terminal::find();
         let scratch = tempfile::Builder::new().prefix("tenure-").tempdir();
-        let scratch = scratch.context("cannot make a private folder")?;
+        let scratch = scratch.context("cannot create a private folder")?;
         let RunSettings { duty, member, no_wait, .. } = &settings;
         let guard_options = member.guard(CommandInput::Inherit, Some(scratch.path().to_owned()));
         let mut guard = GuardProcess::start(&guard_options).context("cannot start the guard")?;
@@ -207,7 +207,8 @@ impl Runner {
                     }
                 }
                 Some(MembershipEvent::Standby { holder }) if self.settings.no_wait => {
-                    let holder = holder.map_or("somebody".to_owned(), |id| escaped(id.as_str()));
+                    let holder = holder.map(|id| escaped(id.as_str()));
+                    let holder = holder.unwrap_or_else(|| "an unknown instance".to_owned());
                     let detail = format!("{holder} holds {}", self.settings.duty);
                     let error = StoreError::refused(Code::Held, detail);
                     return self.leave(Err(SuperviseError::Held(error))).await;
@@ -246,7 +247,7 @@ impl Runner {
             RunOutcome::CannotStart(error) => Some(Err(self.cannot_start(&error))),
             RunOutcome::Failed(what) => failed(what, DUTY_RELEASED),
             RunOutcome::Remains(pid) => failed(
-                format!("process {pid} of the command cannot be ended, and still runs"),
+                format!("process {pid} of the command cannot be killed and is still running"),
                 "the duty was released; the guard keeps trying",
             ),
         }

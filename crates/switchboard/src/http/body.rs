@@ -30,11 +30,12 @@ pub(crate) async fn read(
     mut body: Incoming,
     limit: usize,
 ) -> ApiResult<RequestBody> {
-    let told = body.size_hint().exact().map(|told| usize::try_from(told).unwrap_or(usize::MAX));
-    if told.is_some_and(|told| told > limit) {
+    let declared =
+        body.size_hint().exact().map(|declared| usize::try_from(declared).unwrap_or(usize::MAX));
+    if declared.is_some_and(|declared| declared > limit) {
         return Err(ApiError::too_large(limit));
     }
-    let mut paid = told.unwrap_or(CHUNK_BYTES.min(limit));
+    let mut paid = declared.unwrap_or(CHUNK_BYTES.min(limit));
     let Some(mut share) = state.budget.take(paid * MEMORY_FACTOR) else { return Err(full(state)) };
     let ends = BootClock.now().plus(state.timeouts.body);
     let mut first = Bytes::new();
@@ -48,7 +49,7 @@ pub(crate) async fn read(
             }
             Some(data) => {
                 if rest.is_empty() {
-                    rest.reserve_exact(told.unwrap_or(first.len() + data.len()));
+                    rest.reserve_exact(declared.unwrap_or(first.len() + data.len()));
                     rest.extend_from_slice(&first);
                 }
                 rest.extend_from_slice(&data);
@@ -60,11 +61,11 @@ pub(crate) async fn read(
         if length > limit {
             return Err(ApiError::too_large(limit));
         }
-        if told == Some(length) {
+        if declared == Some(length) {
             break;
         }
         // Needed only for a body without a declared length.
-        while told.is_none() && length + CHUNK_BYTES > paid && paid < limit {
+        while declared.is_none() && length + CHUNK_BYTES > paid && paid < limit {
             if !share.grow(CHUNK_BYTES * MEMORY_FACTOR) {
                 return Err(full(state));
             }
@@ -96,7 +97,7 @@ async fn next(body: &mut Incoming, left: Duration) -> ApiResult<Option<Bytes>> {
     match timeout(left, data).await {
         Ok(Ok(data)) => Ok(data),
         Ok(Err(_)) => {
-            Err(ApiError::bad_request("the connection ended before the body did").closing())
+            Err(ApiError::bad_request("the connection ended before the end of the body").closing())
         }
         Err(_) => Err(ApiError::timeout()),
     }

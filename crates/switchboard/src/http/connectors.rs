@@ -177,7 +177,8 @@ fn cursor(connector_type: &str, endpoint_identity: &str) -> String {
 }
 
 fn parse_cursor(cursor: &str) -> ApiResult<(String, String)> {
-    let bad = || ApiError::bad_request("query parameter after: is not a cursor of a list");
+    let bad =
+        || ApiError::bad_request("query parameter after: is not a cursor from a previous page");
     let bytes = URL_SAFE_NO_PAD.decode(cursor).map_err(|_| bad())?;
     let text = String::from_utf8(bytes).map_err(|_| bad())?;
     let (connector_type, identity) = text.split_once('\0').ok_or_else(bad)?;
@@ -189,7 +190,8 @@ fn parse_cursor(cursor: &str) -> ApiResult<(String, String)> {
 
 /// Reads a position in the history: a time and an id.
 fn parse_history_cursor(cursor: &str) -> ApiResult<(i64, i64)> {
-    let bad = || ApiError::bad_request("query parameter before: is not a cursor of a list");
+    let bad =
+        || ApiError::bad_request("query parameter before: is not a cursor from a previous page");
     let (at, id) = cursor.split_once('.').ok_or_else(bad)?;
     let number = |text: &str| match text.bytes().all(|byte| byte.is_ascii_digit()) {
         true => text.parse::<i64>().ok(),

@@ -26,13 +26,16 @@ pub(crate) enum BodyFormat {
 pub(crate) fn json(headers: &HeaderMap) -> ApiResult<()> {
     match form(headers) {
         Some(BodyFormat::Json) => Ok(()),
-        _ => Err(ApiError::unsupported("the body must be application/json in UTF-8, as it is")),
+        _ => Err(ApiError::unsupported(
+            "the body must be application/json in UTF-8, without Content-Encoding",
+        )),
     }
 }
 
 /// Returns the format of a batch, which may also be JSON by lines.
 pub(crate) fn batch(headers: &HeaderMap) -> ApiResult<BodyFormat> {
-    let message = "the body must be application/json or application/x-ndjson in UTF-8, as it is";
+    let message = "the body must be application/json or application/x-ndjson in UTF-8, without \
+                   Content-Encoding";
     form(headers).ok_or_else(|| ApiError::unsupported(message))
 }
 
@@ -74,7 +77,7 @@ pub(crate) fn fence(headers: &HeaderMap) -> ApiResult<Option<IngestFence>> {
         (None, None, None) => return Ok(None),
         (Some(duty), Some(epoch), Some(instance)) => (duty, epoch, instance),
         _ => {
-            let all = "Tenure-Duty, Tenure-Epoch and Tenure-Instance come together or not at all";
+            let all = "send all of Tenure-Duty, Tenure-Epoch and Tenure-Instance, or none";
             return Err(ApiError::bad_request(all));
         }
     };
@@ -94,7 +97,7 @@ fn one<'a>(headers: &'a HeaderMap, name: &str) -> ApiResult<Option<&'a str>> {
     // Not `to_str`: the name of an instance may have non-ASCII characters.
     match std::str::from_utf8(line.as_bytes()) {
         Ok(text) if lines.next().is_none() => Ok(Some(text)),
-        _ => Err(ApiError::bad_request(format!("{name} is there twice, or not in UTF-8"))),
+        _ => Err(ApiError::bad_request(format!("{name} occurs more than once, or is not UTF-8"))),
     }
 }
 
@@ -127,7 +130,7 @@ pub(super) fn check<'a>(wrong: &mut Vec<(&'a str, String)>, at: &'a str, text: &
     } else if text.len() > most {
         wrong.push((at, format!("is longer than {most} bytes")));
     } else if text.contains('\0') {
-        wrong.push((at, "holds a NUL".to_owned()));
+        wrong.push((at, "contains a NUL".to_owned()));
     }
 }
 

@@ -93,7 +93,8 @@ impl ApiRequest<'_> {
         }
         let endpoint = query.endpoint_identity.as_ref();
         if endpoint.is_some_and(|it| it.is_empty() || it.len() > MAX_NAME_BYTES) {
-            let message = "query parameter endpoint: is empty, or longer than any endpoint's name";
+            let message =
+                format!("query parameter endpoint: is empty or longer than {MAX_NAME_BYTES} bytes");
             return Err(ApiError::bad_request(message));
         }
         let LetterQuery { channel, provider, endpoint_identity, .. } = &mut query;
@@ -149,7 +150,11 @@ impl ApiRequest<'_> {
         let submission = Submission { items, fence: None, token_id };
         let outcome = submit(self.state, caller, submission, whole.share).await?.pop();
         let outcome = outcome.and_then(Result::ok).ok_or_else(ApiError::unstorable)?;
-        let why = if corrected.is_some() { "replayed, corrected" } else { "replayed as it was" };
+        let why = if corrected.is_some() {
+            "replayed with a corrected envelope"
+        } else {
+            "replayed unchanged"
+        };
         self.resolve("replayed", caller.decision(why), Some(outcome.request_id)).await?;
         let answer = json!({
             "id": kept.letter.id.to_string(),
@@ -177,17 +182,17 @@ impl ApiRequest<'_> {
         let resolved = resolved.map_err(|ended| match request_id {
             None => ended,
             Some(_) => ApiError::conflict(
-                "the token has ended meanwhile; the envelope was submitted, and the dead letter \
-                 is still pending: replaying it again is harmless",
+                "the token ended during this request; the envelope was submitted, but the dead \
+                 letter is still pending: replaying it again is harmless",
             ),
         });
         match resolved? {
             ResolveOutcome::Done => Ok(()),
             // Another request resolved it after this one had submitted its envelope.
             ResolveOutcome::Before if request_id.is_some() => Err(ApiError::conflict(
-                "this dead letter was ended by another request; its envelope was submitted",
+                "another request resolved this dead letter first; the envelope was submitted",
             )),
-            ResolveOutcome::Before => Err(already("ended")),
+            ResolveOutcome::Before => Err(already("resolved")),
             ResolveOutcome::Nothing => Err(not_found()),
         }
     }
@@ -206,7 +211,7 @@ fn not_found() -> Rejection {
 }
 
 fn already(state: &str) -> Rejection {
-    ApiError::conflict(format!("this dead letter was {state} already; nothing was changed"))
+    ApiError::conflict(format!("this dead letter is already {state}; nothing was changed"))
 }
 
 /// Reads the corrected envelope, if one was sent.

@@ -35,7 +35,7 @@ impl ApiRequest<'_> {
         let command = self.command(body, "reset request", |it: &ResetRequest| &it.reason);
         let (ResetRequest { duty, source, .. }, decision) = command.await?;
         if duty.parse::<DutyKey>().is_err() {
-            let wrong = "is not GROUP/DUTY as tenure prints it".to_owned();
+            let wrong = "must be GROUP/DUTY, as printed by tenure".to_owned();
             reject("reset request", vec![("duty", wrong)])?;
         }
         let was = self.state.storage.reset_fence(&duty, source.as_ref(), &decision).await?;

@@ -74,8 +74,7 @@ async fn store(
         HeartbeatOutcome::Accepted(taken) => Ok((beat.heartbeat, taken)),
         HeartbeatOutcome::TokenEnded(ended) => Err(state.token_ended(caller, ended)),
         HeartbeatOutcome::TooMany => Err(ApiError::forbidden(format!(
-            "{MAX_CONNECTORS_PER_TOKEN} connectors were registered with this token, and no more \
-             are taken"
+            "this token has registered {MAX_CONNECTORS_PER_TOKEN} connectors, which is the limit"
         ))),
     }
 }
@@ -89,8 +88,8 @@ fn warnings(heartbeat: &Heartbeat, taken: &AcceptedHeartbeat) -> Vec<String> {
         warnings.push(ConnectorEvent::CounterJumped.to_string());
     }
     if taken.unwritten.is_some() {
-        let lost = "the history could not be written: this heartbeat is missing there, and what \
-                    it has counted comes with the next one";
+        let lost = "the history could not be written: this heartbeat is missing there; its \
+                    counts will be added with the next one";
         warnings.push(lost.to_owned());
     }
     warnings

@@ -100,7 +100,7 @@ pub(super) async fn submit(
         Err(SubmitError::Rejected(why)) => Err(state.rejected(caller, fence.as_ref(), &why)),
         Err(SubmitError::Full) => {
             state.metrics.overloaded(Overload::Queue);
-            Err(ApiError::overloaded("too many submissions wait; nothing was stored"))
+            Err(ApiError::overloaded("too many queued submissions; nothing was stored"))
         }
         Err(SubmitError::Closed) => Err(ApiError::shutting_down()),
         Err(SubmitError::Store(error)) => Err(error.into()),

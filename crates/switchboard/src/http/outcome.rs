@@ -75,13 +75,13 @@ fn read(bytes: &[u8]) -> ApiResult<OutcomeReport> {
     }
     let (acked, failed) = (&report.acked, &report.failed);
     if acked.is_empty() && failed.is_empty() {
-        wrong.push(("acked", "is empty, and so is failed".to_owned()));
+        wrong.push(("acked", "is empty; give at least one target in acked or failed".to_owned()));
     }
     if acked.len() + failed.len() > MAX_TARGETS {
-        wrong.push(("acked", format!("and failed have more than {MAX_TARGETS} targets together")));
+        wrong.push(("acked", format!("has more than {MAX_TARGETS} targets, together with failed")));
     }
     if failed.iter().any(|name| acked.contains(name)) {
-        wrong.push(("failed", "has a target that is in acked, too".to_owned()));
+        wrong.push(("failed", "has a target that is also in acked".to_owned()));
     }
     // Reports each kind of error once.
     wrong.dedup();

@@ -20,10 +20,10 @@ impl Query {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
             let (name, value) = (decoded(name)?, decoded(value)?);
             if found.len() == MAX_PARAMETERS {
-                return Err(ApiError::bad_request("there are too many query parameters"));
+                return Err(ApiError::bad_request("too many query parameters"));
             }
             if found.iter().any(|(known, _)| *known == name) {
-                return Err(ApiError::bad_request("a query parameter occurs twice"));
+                return Err(ApiError::bad_request("duplicate query parameter"));
             }
             found.push((name, value));
         }
@@ -52,7 +52,9 @@ impl Query {
         match self.text(name).as_deref() {
             None | Some("false") => Ok(false),
             Some("true") => Ok(true),
-            Some(_) => Err(ApiError::bad_request(format!("{name} is neither true nor false"))),
+            Some(_) => Err(ApiError::bad_request(format!(
+                "query parameter {name}: is neither true nor false"
+            ))),
         }
     }
 
@@ -68,12 +70,12 @@ impl Query {
 /// Decodes a part of a path.
 pub(crate) fn part(text: &str) -> ApiResult<String> {
     unescaped(text)
-        .ok_or_else(|| ApiError::bad_request("the path is not percent-encoded UTF-8 without NUL"))
+        .ok_or_else(|| ApiError::bad_request("the path must be percent-encoded UTF-8 without NUL"))
 }
 
 fn decoded(text: &str) -> ApiResult<String> {
     unescaped(&text.replace('+', " "))
-        .ok_or_else(|| ApiError::bad_request("the query is not percent-encoded UTF-8 without NUL"))
+        .ok_or_else(|| ApiError::bad_request("the query must be percent-encoded UTF-8 without NUL"))
 }
 
 fn unescaped(text: &str) -> Option<String> {

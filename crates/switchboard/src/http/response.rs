@@ -136,14 +136,14 @@ impl ApiError {
             }
             SubmissionRejection::BadFence(BadFence::TooMany) => {
                 let message = format!(
-                    "this source has submitted under {MAX_FENCES_PER_SOURCE} duties, and no more \
-                     are remembered; nothing was stored. Reset those that are gone: `tenure fence \
-                     list`, `tenure fence reset`"
+                    "this source already has fences for {MAX_FENCES_PER_SOURCE} duties, which is \
+                     the limit; nothing was stored. Reset the fences of duties that are gone: \
+                     `tenure fence list`, `tenure fence reset`"
                 );
                 return Self::new(403, "too_many_fences", message);
             }
         };
-        let message = "a newer hold of this duty was seen; this was not stored";
+        let message = "not stored: a newer hold of this duty exists";
         let mut error = Self::new(409, "fenced", message);
         if let Some(IngestFence { duty, epoch, instance }) = fence {
             error = error.with("duty", duty.to_string()).with("epoch", epoch.get());
@@ -163,9 +163,10 @@ impl ApiError {
     pub(crate) fn cursor_diverged(cursor: InboxCursor, inbox: Diverged) -> Rejection {
         let Diverged { last, trimmed } = inbox;
         let message = format!(
-            "the inbox is not the one that cursor {cursor} comes from: it has lost messages since, \
-             or never had so many. Nothing was read. Ask with an older cursor of yours, or with \
-             after=0, and skip every request_id that you have; see `tenure errors SW008`"
+            "cursor {cursor} is not from this inbox: the inbox has lost messages since, or the \
+             cursor is from another inbox. Nothing was read. Continue from an older cursor, or \
+             from after=0, and skip every request_id that you already have; see \
+             `tenure errors SW008`"
         );
         Self::new(409, "cursor_diverged", message)
             .with("code", Code::CursorDiverged.as_str())
@@ -211,29 +212,30 @@ impl ApiError {
     }
 
     pub(crate) fn internal() -> Rejection {
-        Self::new(500, "internal_error", "internal error of the server")
+        Self::new(500, "internal_error", "internal server error")
     }
 
     pub(crate) fn unstorable() -> Rejection {
-        let message = "the store cannot keep this content; submitting it again will not help";
+        let message = "the store rejects this content; submitting it again will not help";
         Self::new(500, "internal_error", message)
     }
 
     pub(crate) fn store_unavailable() -> Rejection {
-        let message = "the store did not answer; submit it again: duplicates are recognised";
+        let message =
+            "the store did not answer; send the request again, duplicate events are detected";
         Self::new(503, "store_unavailable", message).retry_after(1)
     }
 
     /// Returns the error of a full store. Nothing is lost, but an operator must free space.
     pub(crate) fn store_full(cause: SwitchboardError) -> Rejection {
-        let message = "the store is full (ST008); submit it again once there is room";
+        let message = "the store is full (ST008); send the request again when space has been freed";
         let mut error = Self::new(503, "store_full", message).with("code", Code::Full.as_str());
         error.cause = Some(cause);
         error.retry_after(10)
     }
 
     pub(crate) fn too_many_sessions() -> Rejection {
-        let message = "there are too many sessions; /mcp needs none";
+        let message = "too many sessions; use /mcp, which needs none";
         Self::new(503, "overload_rejected", message).retry_after(1)
     }
 
@@ -243,7 +245,7 @@ impl ApiError {
 
     pub(crate) fn too_many_connections(crowded: bool) -> Rejection {
         let message = match crowded {
-            false => "there are too many connections (--max-connections)",
+            false => "too many connections (--max-connections)",
             true => "this address has too many connections (--max-connections-per-address)",
         };
         Self::new(503, "overload_rejected", message).retry_after(1).closing()

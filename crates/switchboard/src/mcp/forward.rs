@@ -45,9 +45,11 @@ const HOP_HEADERS: [&str; 9] = [
 /// Announces the address of this replica, before any session exists.
 pub(crate) async fn announce(state: &ServerState) -> Result<(), SwitchboardError> {
     let Some(address) = &state.mcp.advertised else { return Ok(()) };
-    let late = |_| Err(SwitchboardError::refused(Code::Lost, "it did not answer in 5 seconds"));
-    let told = timeout(STORE_TIMEOUT, state.storage.announce(state.mcp.replica, address)).await;
-    told.unwrap_or_else(late)
+    let late =
+        |_| Err(SwitchboardError::refused(Code::Lost, "the store did not answer within 5 seconds"));
+    let announced =
+        timeout(STORE_TIMEOUT, state.storage.announce(state.mcp.replica, address)).await;
+    announced.unwrap_or_else(late)
 }
 
 /// Announces the address again at an interval.
@@ -58,11 +60,11 @@ pub(crate) async fn keep_announced(
 ) {
     loop {
         sleep(ANNOUNCE_INTERVAL).await;
-        let told = announce(&state).await;
-        if let (Ok(()), Err(error)) = (last, &told) {
+        let announced = announce(&state).await;
+        if let (Ok(()), Err(error)) = (last, &announced) {
             log(ServerNotice::NotAnnounced(error.clone()));
         }
-        last = told;
+        last = announced;
     }
 }
 
@@ -78,7 +80,7 @@ pub(crate) async fn forward(
     }
     let Some(address) = state.storage.replica(replica).await? else {
         return Err(ApiError::not_found(
-            "there is no such session, or its replica cannot be reached by this one",
+            "there is no such session, or this replica cannot reach the one that has it",
         ));
     };
     let lost = || ApiError::unreachable("the replica of this session cannot be reached");

@@ -19,7 +19,7 @@ impl Hosts {
     pub(crate) fn check(&self, headers: &HeaderMap) -> ApiResult<()> {
         match self.0.is_empty() || self.allows(host(headers)) {
             true => Ok(()),
-            false => Err(ApiError::forbidden("this host is not one of --allowed-host")),
+            false => Err(ApiError::forbidden("this host is not in --allowed-host")),
         }
     }
 
@@ -32,7 +32,7 @@ impl Hosts {
         if headers.get_all(ORIGIN).iter().all(is_own) {
             return Ok(());
         }
-        let message = "Origin is not the host that was asked; name it by --allowed-host";
+        let message = "Origin differs from Host; allow it with --allowed-host";
         Err(ApiError::forbidden(message))
     }
 

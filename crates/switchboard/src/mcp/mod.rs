@@ -129,7 +129,7 @@ impl McpReply {
         match why {
             Unreadable::NotJson => Self::error(bad, "null", -32700, "Parse error: not JSON"),
             Unreadable::NotMessage => {
-                let says = "Invalid Request: one JSON-RPC message is expected";
+                let says = "Invalid Request: expected one JSON-RPC message";
                 Self::error(bad, "null", -32600, says)
             }
             Unreadable::BadParams(id) => Self::bad_params(bad, &id),
@@ -137,7 +137,7 @@ impl McpReply {
     }
 
     fn bad_params(status: StatusCode, id: &str) -> Self {
-        let says = "Invalid params: they are not those of the method";
+        let says = "Invalid params: they do not match the method";
         Self::error(status, id, -32602, says)
     }
 }
@@ -166,7 +166,7 @@ pub(crate) async fn answer(
     };
     if message.text.len() > MAX_WRAPPER_BYTES {
         let says = format!(
-            "Invalid Request: more than {MAX_WRAPPER_BYTES} bytes besides a tool's arguments"
+            "Invalid Request: more than {MAX_WRAPPER_BYTES} bytes without the tool's arguments"
         );
         return Ok(McpReply::error(StatusCode::BAD_REQUEST, &message.id, -32600, &says));
     }
@@ -193,7 +193,7 @@ pub(crate) async fn answer(
     let body = body.to_bytes();
     if !body.is_empty() && !is("application/json") {
         // Plain text: rmcp could not read the message.
-        let says = "Invalid Request: not a message of MCP";
+        let says = "Invalid Request: not an MCP message";
         let status =
             if head.status.is_server_error() { head.status } else { StatusCode::BAD_REQUEST };
         return Ok(McpReply::error(status, &message.id, -32600, says));
@@ -247,7 +247,7 @@ pub(crate) async fn post(
     if reply.body.is_empty() || !reply.addressed {
         return Ok(reply);
     }
-    let overloaded = || ApiError::overloaded("too many answers wait to be read");
+    let overloaded = || ApiError::overloaded("too many unread responses");
     let json = std::str::from_utf8(&reply.body).map_err(|_| ApiError::internal())?;
     let event = SseEvent::message(&state.budget, json).ok_or_else(overloaded)?;
     drop(reply);
@@ -255,7 +255,9 @@ pub(crate) async fn post(
         SendOutcome::Taken => {}
         SendOutcome::Behind => return Err(overloaded()),
         SendOutcome::Over => {
-            return Err(ApiError::not_found("the session is over: its stream was not read"));
+            return Err(ApiError::not_found(
+                "the session has ended, because its stream was not read",
+            ));
         }
     }
     Ok(McpReply { status: StatusCode::ACCEPTED, body: Bytes::new(), addressed: true })

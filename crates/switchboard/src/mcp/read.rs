@@ -32,7 +32,7 @@ const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 fn arguments<'a, T: Deserialize<'a>>(call: &'a ToolCall) -> ApiResult<T> {
     let text = call.arguments.as_deref().unwrap_or(b"{}");
     if text.len() > MAX_ARGUMENT_BYTES {
-        return Err(invalid(&format!("they have more than {MAX_ARGUMENT_BYTES} bytes")));
+        return Err(invalid(&format!("more than {MAX_ARGUMENT_BYTES} bytes")));
     }
     serde_json::from_slice(text).map_err(|error| invalid(&error.to_string()))
 }
@@ -95,7 +95,7 @@ pub(super) async fn inbox(call: &ToolCall) -> ApiResult<ToolResult> {
             Value::Null => continue,
             Value::String(text) => text.clone(),
             Value::Number(number) => number.to_string(),
-            _ => return Err(invalid(&format!("{name} is neither a text nor a number"))),
+            _ => return Err(invalid(&format!("{name} is neither a string nor a number"))),
         };
         let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
         query.push_str(&format!("&{}={}", encoded(name), encoded(&value)));
@@ -133,7 +133,7 @@ impl DutyStore {
 
     async fn store(&self) -> ApiResult<&Arc<dyn Store>> {
         let Some(url) = &self.url else {
-            return Err(ApiError::not_found("this switchboard has no store of duties"));
+            return Err(ApiError::not_found("this switchboard has no store for duties"));
         };
         let opened = self.store.get_or_try_init(|| url.open(IfAbsent::Refuse, process::entropy()));
         Ok(opened.await?)
@@ -153,7 +153,7 @@ pub(super) async fn duties(call: &ToolCall) -> ApiResult<ToolResult> {
     let DutiesArguments { group, limit } = arguments(call)?;
     let limit = checked_limit(limit, DEFAULT_DUTIES, MAX_DUTIES)?;
     let only = group.map(|group| GroupName::unescape(&group)).transpose();
-    let only = only.map_err(|_| invalid("group is not the name of a group"))?;
+    let only = only.map_err(|_| invalid("group is not a valid group name"))?;
     let late = |_| SwitchboardError::refused(Code::Lost, "duties were not listed in time");
     timeout(LIST_TIMEOUT, list_duties(&call.state.mcp.duties, only, limit)).await.map_err(late)?
 }

@@ -34,8 +34,8 @@ const TOOLS: [ToolSpec; 7] = [
         name: "ingest",
         run: |call| Box::pin(ingest_event(call)),
         role: Role::Ingest,
-        description: "Submits one event (an ingest.v1 envelope). A duplicate is recognised: it \
-                      returns the request_id of the first one, and duplicate is true.",
+        description: "Submits one event (an ingest.v1 envelope). For a duplicate, returns the \
+                      request_id of the first event, and duplicate is true.",
         schema: envelope_schema,
     },
     ToolSpec {
@@ -52,7 +52,8 @@ const TOOLS: [ToolSpec; 7] = [
         role: Role::Read,
         description: "Lists connectors with their liveness.",
         schema: || {
-            let after = json!({ "type": "string", "description": "next_after of the page before" });
+            let after =
+                json!({ "type": "string", "description": "next_after of the previous page" });
             let archived = json!({ "type": "boolean" });
             let limit = integer(1, connectors::MAX_PAGE_ROWS);
             object(json!({ "limit": limit, "after": after, "archived": archived }), &[])
@@ -135,7 +136,7 @@ fn heartbeat_schema() -> Value {
             "status": part("state (healthy, degraded or error), error_message and uptime_s"),
             "counters": part(&format!("{}, since the start", COUNTER_NAMES.join(", "))),
             "checkpoint": maybe("cursor and updated_at"),
-            "capabilities": maybe("whatever the connector can do"),
+            "capabilities": maybe("capabilities of the connector"),
             "sent_at": { "type": "string", "format": "date-time" },
         }),
         &["schema_version", "connector", "status", "counters", "sent_at"],
@@ -149,7 +150,7 @@ fn inbox_schema() -> Value {
         json!({
             "after": {
                 "type": ["string", "integer"],
-                "description": "next_after of the page before; 0 from the start",
+                "description": "next_after of the previous page; 0 from the start",
             },
             "limit": integer(1, 1000),
             "channel": text,

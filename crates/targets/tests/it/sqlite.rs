@@ -50,11 +50,11 @@ async fn what_is_no_list_is_an_error() {
         ("SELECT NULL", "entry 1: its id is neither"),
         ("SELECT 1.5", "entry 1: its id is neither"),
         ("SELECT ''", "entry 1: a duty id is empty"),
-        ("SELECT 'a', 'yes' AS paused", "entry 1: its paused is neither 0 nor 1"),
+        ("SELECT 'a', 'yes' AS paused", "entry 1: its column paused is neither 0 nor 1"),
         ("SELECT 'a', 5 AS zone", "entry 1: its zone"),
         ("SELECT id FROM absent", "no such table"),
         ("SELECT 1; SELECT 2", "Multiple statements"),
-        ("DELETE FROM t RETURNING id", "would write"),
+        ("DELETE FROM t RETURNING id", "not read-only"),
         ("", "no columns"),
     ] {
         refused(&file.url(query), says).await;
@@ -71,5 +71,5 @@ async fn a_query_without_end_is_given_up() {
     let limit = Duration::from_millis(200);
     let targets = TargetsUrl::parse(&url).unwrap().with_timeout(limit).open();
     let error = targets.list(9).await.unwrap_err();
-    assert!(error.to_string().contains("did not come within 200ms"), "{error}");
+    assert!(error.to_string().contains("took longer than 200ms"), "{error}");
 }

@@ -56,8 +56,8 @@ impl fmt::Display for Notice {
             }
             Self::StateDamaged { value, total } => write!(
                 f,
-                "{STATE} is {value}, which names no bucket from 1 to {total}: the rotation begins \
-                 anew"
+                "{STATE} is {value}, which is not a bucket from 1 to {total}; the rotation starts \
+                 over"
             ),
             Self::TotalChanged { from, to } => write!(
                 f,

@@ -185,7 +185,7 @@ fn a_damaged_state_selects_the_first_bucket_and_is_said() {
                 said(&applied.notices)[0],
                 format!(
                     "__bucket_execution_state is {{\"last_executed_bucket_id\":{last}}}, which \
-                     names no bucket from 1 to 4: the rotation begins anew"
+                     is not a bucket from 1 to 4; the rotation starts over"
                 )
             );
             assert!(applied.notices[0].is_warning());
@@ -195,7 +195,7 @@ fn a_damaged_state_selects_the_first_bucket_and_is_said() {
             let applied =
                 apply(rotating(ranges, 4), Some(object(text)), CommitTiming::AtStart).unwrap();
             assert_eq!((applied.executed.unwrap().bucket, applied.notices.len()), (first, 2));
-            let told = format!("__bucket_execution_state is {whole}, which names no bucket from");
+            let told = format!("__bucket_execution_state is {whole}, which is not a bucket from");
             assert!(said(&applied.notices)[0].starts_with(&told), "{whole}");
         }
         for absent in ["{}".to_owned(), format!("{{\"{STATE}\":null}}")] {

@@ -51,7 +51,7 @@ impl InvalidEnvelope {
     pub(super) fn broken(protocol: &'static str, JsonError { at, why }: JsonError) -> Self {
         match why {
             JsonErrorKind::Expected(what) => {
-                let says = format!("not JSON at byte {at}, where {what} should be");
+                let says = format!("not JSON at byte {at}: expected {what}");
                 Self::json(protocol, "json_invalid", says)
             }
             JsonErrorKind::TooDeep => {

@@ -84,7 +84,7 @@ impl<'a> Scanner<'a> {
     /// Checks that nothing more follows.
     pub(crate) fn end(&mut self) -> Result<()> {
         self.peek();
-        if self.at == self.bytes.len() { Ok(()) } else { self.expected("nothing more") }
+        if self.at == self.bytes.len() { Ok(()) } else { self.expected("the end") }
     }
 
     /// Reads the name of a member and its colon.

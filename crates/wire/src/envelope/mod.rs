@@ -29,7 +29,7 @@ pub(crate) fn read<'a, T>(
     let text = match std::str::from_utf8(bytes) {
         Err(error) => return invalid(format!("not UTF-8 at byte {}", error.valid_up_to())),
         Ok(text) if text.starts_with('\u{feff}') => {
-            return invalid("begins with a byte order mark, which JSON does not have".to_owned());
+            return invalid("begins with a byte order mark, which JSON does not allow".to_owned());
         }
         Ok(text) if text.trim_ascii().is_empty() => return invalid("is empty".to_owned()),
         Ok(text) => text,

@@ -162,12 +162,12 @@ impl<'a> Reader<'a> {
         self.scan.skip(MAX_DEPTH - self.depth)?;
         let name = text::shown_name(name);
         if twice {
-            self.issue_at(Some(&name), "duplicate_key", || "is there twice".to_owned());
+            self.issue_at(Some(&name), "duplicate_key", || "is given twice".to_owned());
         } else {
             let protocol = self.protocol;
             let says = || {
                 let names = shape.names().collect::<Vec<_>>().join(", ");
-                format!("is not a field of {protocol}; there may be {names}")
+                format!("is not a field of {protocol}; known fields: {names}")
             };
             self.issue_at(Some(&name), "extra_forbidden", says);
         }
@@ -278,14 +278,15 @@ impl<'a> Reader<'a> {
     pub(crate) fn name(&mut self, most: usize) -> FieldResult<String> {
         let Some(said) = self.text()? else { return Ok(None) };
         if said.len() > most {
-            let says = format!("has {} bytes; at most {most} may be", said.len());
+            let says = format!("has {} bytes; the limit is {most}", said.len());
             self.issue("string_too_long", says);
             return Ok(None);
         }
         let text = text::storable(&said).map(str::to_owned);
         if text.is_none() {
             let said = text::shown(&said);
-            let says = format!("{said} holds a NUL or a lone surrogate, which no store can keep");
+            let says =
+                format!("{said} contains a NUL or a lone surrogate, which no store can keep");
             self.issue("invalid_text", says);
         }
         Ok(text)
@@ -299,12 +300,12 @@ impl<'a> Reader<'a> {
         let mut text = match text::storable(&said) {
             Some(text) => text.to_owned(),
             None => {
-                self.mend("held a NUL or a lone surrogate, which is replaced by U+FFFD");
+                self.mend("contained a NUL or a lone surrogate, which was replaced by U+FFFD");
                 String::from_utf8_lossy(&said).replace('\0', "\u{fffd}")
             }
         };
         if text.len() > most {
-            self.mend(&format!("was longer than {most} bytes and is cut"));
+            self.mend(&format!("was longer than {most} bytes and was truncated"));
             text = text::cut(&text, most, said.len());
         }
         Ok(Some(text))
@@ -315,10 +316,10 @@ impl<'a> Reader<'a> {
     pub(crate) fn small_object(&mut self, most: usize) -> FieldResult<String> {
         let Some(RawJson { json, .. }) = self.kept()? else { return Ok(None) };
         if json.len() > most {
-            self.mend(&format!("has more than {most} bytes of JSON and is left out"));
+            self.mend(&format!("had more than {most} bytes of JSON and was dropped"));
         } else if text::storable(&json::unescape(json.as_bytes())).is_none() {
             // Only strings have escapes, so the whole can be decoded as one.
-            self.mend("holds a NUL or a lone surrogate and is left out");
+            self.mend("contained a NUL or a lone surrogate and was dropped");
         } else {
             return Ok(Some(json.to_owned()));
         }
@@ -407,7 +408,7 @@ impl<'a> Reader<'a> {
             }
             Err(wrong) => {
                 let (kind, why) = match wrong {
-                    Wrong::NoOffset => ("timezone_required", "has no time zone: it is not"),
+                    Wrong::NoOffset => ("timezone_required", "has no time zone; it must be"),
                     Wrong::Form => ("rfc3339_string_required", "is not"),
                 };
                 self.issue(kind, format!("{} {why} {FORM}", text::shown(&said)));

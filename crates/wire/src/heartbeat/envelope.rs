@@ -89,7 +89,7 @@ fn connector(reader: &mut Reader<'_>, draft: &mut HeartbeatDraft) -> Result<(), 
 fn connector_type(reader: &mut Reader<'_>) -> Result<Option<String>, JsonError> {
     let name = reader.name(MAX_TYPE_BYTES)?;
     if name.as_ref().is_some_and(|name| name.contains(char::is_control)) {
-        reader.issue("invalid_text", "holds a control character".to_owned());
+        reader.issue("invalid_text", "contains a control character".to_owned());
     }
     Ok(name)
 }

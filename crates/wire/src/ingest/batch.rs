@@ -9,7 +9,7 @@ pub enum BadBatch {
     #[error("the batch is not a JSON array")]
     NotAnArray,
     /// It is not JSON from this byte on.
-    #[error("the batch is not JSON at byte {at}, where {expected} should be")]
+    #[error("the batch is not JSON at byte {at}: expected {expected}")]
     Broken {
         /// Byte offset, from 0.
         at: usize,

@@ -56,13 +56,13 @@ pub fn inbox_query(query: &str) -> Result<(InboxQuery, u64), BadQuery> {
         let bad = |says: String| BadQuery { parameter: shown.clone(), says };
         let known = decoded.and_then(|name| PARAMETERS.iter().position(|known| *known == name));
         let Some(known) = known else {
-            return Err(bad(format!("is unknown; there are {}", PARAMETERS.join(", "))));
+            return Err(bad(format!("is unknown; known parameters: {}", PARAMETERS.join(", "))));
         };
         if std::mem::replace(&mut seen[known], true) {
-            return Err(bad("is there twice".to_owned()));
+            return Err(bad("is given twice".to_owned()));
         }
         let Some(value) = decode(value) else {
-            return Err(bad("is not UTF-8 with percent escapes".to_owned()));
+            return Err(bad("is not valid percent-encoded UTF-8".to_owned()));
         };
         set(&mut read, &mut wait, PARAMETERS[known], value).map_err(bad)?;
     }
@@ -98,15 +98,18 @@ fn plain(value: String) -> Result<String, String> {
     if is_name(&value) {
         return Ok(value);
     }
-    Err(format!("{} is not 1 to {MAX_NAME_BYTES} of a-z, 0-9 and _", shown(&value)))
+    Err(format!("{} is not 1 to {MAX_NAME_BYTES} characters of a-z, 0-9 and _", shown(&value)))
 }
 
 /// Reads an identity. No stored identity is empty, too long or has a NUL.
 fn identity(value: String) -> Result<String, String> {
     match value.len() {
-        0 => Err("is empty; leave it out to ask for all".to_owned()),
+        0 => Err("is empty; omit it to read all".to_owned()),
         1..=MAX_IDENTITY_BYTES if !value.contains('\0') => Ok(value),
-        _ => Err(format!("{} is longer than any, or holds a NUL", shown(&value))),
+        _ => Err(format!(
+            "{} is longer than {MAX_IDENTITY_BYTES} bytes or contains a NUL",
+            shown(&value)
+        )),
     }
 }
 
@@ -114,7 +117,7 @@ fn identity(value: String) -> Result<String, String> {
 /// represent it.
 fn instant(value: &str) -> Result<i64, String> {
     time::read(value.as_bytes()).map(|time| time.micros.max(0)).map_err(|_| {
-        let hint = if value.contains(' ') { "; a + is a space here, write %2B" } else { "" };
+        let hint = if value.contains(' ') { "; + means a space here; write %2B" } else { "" };
         format!("{} is not a time like 2026-02-15T10:30:00Z{hint}", shown(value))
     })
 }

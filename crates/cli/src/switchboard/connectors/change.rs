@@ -71,7 +71,7 @@ impl ConnectorChange<'_> {
     }
 }
 
-/// Formats a change; its JSON has the name of the connector, too.
+/// Formats a change; adds the name of the connector to the JSON.
 fn report(
     global: &Global,
     dry_run: bool,
@@ -137,7 +137,7 @@ pub(super) async fn recount(args: &ChangeArgs, global: &Global) -> Result<String
     Ok(change.report(json!({ "recounted": !dry_run, "since": since }), &did))
 }
 
-/// Registers a connector before its first heartbeat, so that it is missed if none comes.
+/// Registers a connector before its first heartbeat, so that a missing one is noticed.
 pub(super) async fn add(name: &ConnectorKey, global: &Global) -> Result<String, Failure> {
     let added = open(global).await?.register(name, &operator()).await?;
     let did = match added {

@@ -90,7 +90,7 @@ pub(crate) async fn run(command: ConnectorCommand, global: &Global) -> Result<St
 }
 
 impl ConnectorArgs {
-    /// Parses a name by the rules of heartbeats. A wrong one is not repeated: it may be a secret.
+    /// Parses a name by the rules of heartbeats. Errors do not repeat it: it may be a secret.
     fn parse(&self) -> Result<ConnectorKey, Failure> {
         let connector_type = trimmed(&self.connector_type);
         let is_type = !connector_type.is_empty()
@@ -113,7 +113,7 @@ impl ConnectorArgs {
     }
 }
 
-/// Trims as envelopes are trimmed: with the four separators of ASCII.
+/// Trims white space and the four ASCII separators, as for envelopes.
 fn trimmed(text: &str) -> &str {
     text.trim_matches(|c: char| c.is_whitespace() || matches!(c, '\u{1c}'..='\u{1f}'))
 }

@@ -80,7 +80,7 @@ fn counted(counters: &Counters) -> String {
     counted.collect::<Vec<_>>().join(", ")
 }
 
-/// Formats to a tenth of a second: no clock over a network is more exact.
+/// Formats with one decimal: times measured over a network are not more exact.
 fn seconds(micros: i64) -> String {
     format!("{:.1} s", micros as f64 / MICROS as f64)
 }

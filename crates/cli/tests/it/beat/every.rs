@@ -10,7 +10,7 @@ use super::{bare, beat, counters, run, with_bot};
 use crate::running::{LIMIT, all_gone};
 use crate::tenure::Tenure;
 
-/// A long interval: what is sent meanwhile was asked for.
+/// A long interval, so that every heartbeat after the first was requested by a signal.
 fn every(tenure: &Tenure, listener: &Listener, words: &[&str]) -> Command {
     beat(tenure, &listener.url(), &[&["--every", "300s"], words].concat())
 }
@@ -23,7 +23,7 @@ fn it_goes_on_whatever_happens_and_says_that_it_stops() {
     std::fs::write(tenure.path("counts"), "messages_ingested 1").unwrap();
     let words = ["--counters", "counts", "--state", "error", "--message", "why"];
     let running = tenure.start_this("beat", every(&tenure, &listener, &words));
-    // The first one at once; it fails, and so does the next.
+    // The first heartbeat is sent at once. It fails, and so does the second.
     let first = listener.wait(1);
     assert_eq!(counters(&first.body())[0], 1);
     tenure.said(&running, "warning: SW005: the switchboard cannot be reached: ");
@@ -31,7 +31,7 @@ fn it_goes_on_whatever_happens_and_says_that_it_stops() {
     running.signal(Signal::USR1);
     assert_eq!(counters(&listener.wait(2).body())[0], 2);
     tenure.said(&running, "warning: SW006: the switchboard did not accept the heartbeat: 503");
-    // What cannot be read is told as it was.
+    // Counters that cannot be read keep their last values.
     std::fs::write(tenure.path("counts"), "messages_inge").unwrap();
     running.signal(Signal::USR1);
     let third = listener.wait(3);
@@ -103,7 +103,7 @@ fn the_interval_is_read_at_the_start() {
         assert!(ran.stderr.contains("is not a whole number of seconds"), "{ran:?}");
     }
     assert_eq!(listener.sent().len(), 0);
-    // Nobody asks for it here.
+    // Without --every the interval is not read.
     run(beat(&tenure, &listener.url(), &[]).env(name, "soon")).ok();
     let mut count = 1;
     for (words, text, says) in [

@@ -1,4 +1,4 @@
-//! A switchboard that answers as it is told, and remembers what it was sent.
+//! Fake switchboard with scripted replies, which records the requests.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -9,7 +9,7 @@ use testkit::wait_until;
 
 use crate::running::LIMIT;
 
-/// What comes back.
+/// Scripted reply.
 #[derive(Clone, Debug)]
 pub enum Reply {
     Answer(u16, String),
@@ -26,10 +26,10 @@ impl Reply {
     }
 }
 
-/// What was sent.
+/// Recorded request.
 #[derive(Clone, Debug)]
 pub struct Sent {
-    /// The first line and the headers, in lower case.
+    /// Request line and headers, in lower case.
     pub head: String,
     pub text: String,
 }
@@ -51,7 +51,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Answers in this order, and with the last one from then on.
+    /// Sends the replies in this order, then repeats the last one.
     pub fn start(replies: Vec<Reply>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = listener.local_addr().unwrap();
@@ -66,7 +66,7 @@ impl Listener {
                     Reply::Answer(status, body) => {
                         let head = format!("HTTP/1.1 {status} X\r\ncontent-length: {}", body.len());
                         let place = "location: http://127.0.0.1:1/";
-                        // Who is gone does not listen.
+                        // The client may have closed the connection.
                         let _ = write!(stream, "{head}\r\n{place}\r\n\r\n{body}");
                     }
                     Reply::Nothing => drop(stream),
@@ -89,7 +89,7 @@ impl Listener {
         self.sent.lock().unwrap().clone()
     }
 
-    /// Waits until so many were sent; gives the last of them.
+    /// Waits for `count` requests; returns the last of them.
     #[track_caller]
     pub fn wait(&self, count: usize) -> Sent {
         let seen = wait_until("heartbeats", LIMIT, || self.sent().len() >= count);

@@ -1,4 +1,4 @@
-//! `tenure beat` as scripts use it.
+//! `tenure beat`, as used in scripts.
 
 mod every;
 mod listener;
@@ -14,7 +14,7 @@ use crate::tenure::{Ran, Tenure};
 
 const TOKEN: &str = "sw_live_s3cretS3CRETs3cretS3CRETs3cret";
 
-/// The variables that it reads, beside those of tenure itself.
+/// Variables that `beat` reads besides `TENURE_*`.
 const VARIABLES: [&str; 7] = [
     "SWITCHBOARD_API_BASE_URL",
     "SWITCHBOARD_API_TOKEN",
@@ -25,7 +25,7 @@ const VARIABLES: [&str; 7] = [
     "CONNECTOR_HEARTBEAT_ENABLED",
 ];
 
-/// The command without the variables of whoever runs the tests.
+/// Returns a command without the variables of the test's environment.
 fn bare(tenure: &Tenure, program: &str, words: &[&str]) -> Command {
     let mut command = tenure.command_of(program, words);
     for name in VARIABLES {
@@ -34,7 +34,7 @@ fn bare(tenure: &Tenure, program: &str, words: &[&str]) -> Command {
     command
 }
 
-/// The command for the bot `test_bot`.
+/// Returns a `beat` command for `test_bot`.
 fn beat(tenure: &Tenure, url: &str, words: &[&str]) -> Command {
     let mut command = bare(tenure, env!("CARGO_BIN_EXE_tenure"), &[&["beat"], words].concat());
     with_bot(&mut command, url);
@@ -50,7 +50,7 @@ fn run(command: &mut Command) -> Ran {
     Ran::of(command.output().unwrap())
 }
 
-/// Runs it with something on standard input.
+/// Runs a command with this standard input.
 fn run_with(mut command: Command, input: &str) -> Ran {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -58,7 +58,7 @@ fn run_with(mut command: Command, input: &str) -> Ran {
     Ran::of(child.wait_with_output().unwrap())
 }
 
-/// The five counters in the order of the protocol.
+/// Returns the five counters in the order of the protocol.
 fn counters(body: &Value) -> Vec<i64> {
     [
         "messages_ingested",
@@ -150,7 +150,7 @@ fn counters_come_from_files_lines_and_standard_input() {
         (&[][..], "", [0, 0, 0, 0, 0]),
         (&["--counters", "object.json"], "", [7, 0, 0, 8, 0]),
         (&["--counters", "lines"], "", [7, 0, 0, 8, 0]),
-        // An option wins.
+        // An option overrides the file.
         (&["--counters", "lines", "--ingested", "9", "--failed", "1"], "", [9, 1, 0, 8, 0]),
         (&["--counters", "-"], "dedupe_accepted = 3", [0, 0, 0, 0, 3]),
         (&["--counters", "-"], object, [7, 0, 0, 8, 0]),
@@ -168,7 +168,10 @@ fn counters_come_from_files_lines_and_standard_input() {
 fn counters_that_are_none_are_refused() {
     let (tenure, listener) = (Tenure::new(), Listener::accepting());
     for (input, says) in [
-        ("messages 1", "standard input: line 1: \"messages\" is no counter; there are messages_in"),
+        (
+            "messages 1",
+            "standard input: line 1: \"messages\" is not a counter; the counters are messages_in",
+        ),
         ("{\"messages\":1}", "unknown field `messages`"),
         ("{\"messages_failed\":-1}", "integer `-1`"),
         ("{\"messages_failed\":1", "EOF"),
@@ -210,7 +213,7 @@ fn an_instance_is_the_script_that_calls() {
     assert!(first.iter().all(|id| *id == first[0]), "{instances:?}");
     assert!(second.iter().all(|id| *id == second[0]), "{instances:?}");
     assert_ne!(first[0], second[0]);
-    // It runs as long as the script does, which is not long.
+    // The uptime is that of the script, which has just started.
     assert!(listener.wait(1).body()["status"]["uptime_s"].as_u64().unwrap() < 3600);
     let id = "0198c5a1-7b1e-7c3f-9d55-5f0a2b6c8e10";
     let mut command = beat(&tenure, &listener.url(), &[]);
@@ -225,11 +228,11 @@ fn what_makes_no_sense_is_said_before_anything_is_sent() {
     for (words, says) in [
         (&["--url", "127.0.0.1:8420"][..], "http://HOST:PORT"),
         (&["--url", "ftp://h"], "http://HOST:PORT"),
-        (&["--url", "http://me:s3cret@h"], "takes none"),
+        (&["--url", "http://me:s3cret@h"], "does not accept"),
         (&["--url", ""], "--url is missing: give it, or set SWITCHBOARD_API_BASE_URL"),
         (&["--type", ""], "--type is missing: give it, or set CONNECTOR_PROVIDER"),
         (&["--endpoint", " "], "--endpoint is missing: give it, or set CONNECTOR"),
-        (&["--type", "a\tb"], "connector.connector_type: holds a control character"),
+        (&["--type", "a\tb"], "connector.connector_type: contains a control character"),
         (&["--instance", "s3cret"], "--instance (CONNECTOR_INSTANCE_ID) is not a UUID"),
         (&["--state", "online"], "healthy, degraded, error"),
         (&["--cursor", "1", "--cursor-at", "yesterday"], "checkpoint.updated_at"),
@@ -249,7 +252,7 @@ fn what_makes_no_sense_is_said_before_anything_is_sent() {
         assert!(ran.stderr.contains(says), "{words:?} should say {says}: {ran:?}");
         ran.hides("s3cret");
     }
-    // In a variable, too, and what stands there is not repeated.
+    // A bad value of a variable is refused, too, and not repeated.
     for name in ["SWITCHBOARD_API_BASE_URL", "CONNECTOR_INSTANCE_ID"] {
         let ran = run(beat(&tenure, &listener.url(), &[]).env(name, "me:s3cret@h"));
         assert_eq!(ran.code, Some(2), "{ran:?}");
@@ -270,12 +273,12 @@ fn a_switchboard_that_does_not_take_it_is_told_of() {
     for (reply, code, exit, says) in [
         (Reply::Answer(401, echo), "SW006", 1, "401 Unauthorized: no token (not shown)\\u{1b}"),
         (Reply::Answer(404, "gone".into()), "SW006", 1, "404 Not Found without a reason, from"),
-        // A redirect would take the token to somebody else.
+        // A redirect is not followed: it would send the token to another server.
         (Reply::Answer(307, String::new()), "SW006", 1, "307 Temporary Redirect"),
         (Reply::Answer(200, "<html>".into()), "SW006", 1, "200 OK without a reason"),
         (Reply::Answer(200, "x".repeat(70_000)), "SW005", 3, "has more than 65536 bytes"),
         (Reply::Answer(503, r#"{"message":"later"}"#.into()), "SW006", 3, "503"),
-        (Reply::Nothing, "SW005", 3, "broke off before the response"),
+        (Reply::Nothing, "SW005", 3, "closed before a valid response"),
         (Reply::Silence, "SW005", 3, "no response within 200ms"),
     ] {
         let listener = Listener::start(vec![reply.clone()]);
@@ -294,7 +297,7 @@ fn a_switchboard_that_does_not_take_it_is_told_of() {
         listener.wait(1);
         assert_eq!(listener.sent().len(), 1, "{reply:?}");
     }
-    // Nobody there.
+    // Nothing listens on this port.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let ran = run(&mut beat(&tenure, &format!("http://{port}"), &[]));
     ran.refused("SW005");
@@ -317,7 +320,7 @@ fn clocks_that_differ_are_warned_of() {
         (answer(now + hour, json!([])), Some("s behind the switchboard's")),
         (answer(now - hour, json!([])), Some("s ahead of the switchboard's")),
         (answer(now, json!(["no \u{1b}message"])), Some("warning: no \\u{1b}message\n")),
-        // The switchboard has said it in its words.
+        // The switchboard's own clock warning is not repeated.
         (
             answer(now + hour, json!(["its clock is behind"])),
             Some("warning: its clock is behind\n"),
@@ -342,7 +345,7 @@ fn heartbeats_can_be_switched_off() {
         let says = "heartbeats are switched off by CONNECTOR_HEARTBEAT_ENABLED: nothing was sent\n";
         assert_eq!(text, says);
     }
-    // Also where nothing else is set.
+    // Nothing else has to be set.
     let mut command = bare(&tenure, env!("CARGO_BIN_EXE_tenure"), &["beat", "--json"]);
     let told = run(command.env("CONNECTOR_HEARTBEAT_ENABLED", "false")).json();
     assert_eq!(told, json!({ "status": "off" }));

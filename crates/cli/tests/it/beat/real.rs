@@ -1,4 +1,4 @@
-//! `tenure beat` to a real switchboard.
+//! `tenure beat` with a real switchboard.
 
 use rustix::process::Signal;
 use testkit::Certificates;
@@ -9,7 +9,7 @@ use crate::switchboard::{Place, address};
 const BOT: [&str; 6] =
     ["--channel", "telegram", "--provider", "telegram", "--endpoint", "test_bot"];
 
-/// Makes a token for the bot.
+/// Creates a token.
 fn token(place: &Place, more: &[&str]) -> String {
     let made = place.tenure(&[&["token", "create", "--json"], more].concat()).json();
     made["token"].as_str().unwrap().to_owned()
@@ -58,13 +58,13 @@ fn the_switchboard_takes_it_from_whoever_has_the_token() {
     run(beat(tenure, &url, &[]).env("SWITCHBOARD_API_TOKEN", &bot)).refused("SW005");
 }
 
-/// A sick connector may have much to say: that is no reason not to hear it.
+/// A heartbeat with a message that is too long is accepted; the message is cut.
 fn is_cut(place: &Place, url: &str, token: &str) {
     let long = "m".repeat(5_000);
     let words = ["--state", "error", "--message", &long];
     let ran = run(beat(&place.tenure, url, &words).env("SWITCHBOARD_API_TOKEN", token));
     assert_eq!(ran.code, Some(0), "{ran:?}");
-    let says = "warning: status.error_message was longer than 4096 bytes and is cut\n";
+    let says = "warning: status.error_message was longer than 4096 bytes and was truncated\n";
     assert_eq!(ran.stderr, says);
     let shown = place.tenure(&["connectors", "show", "telegram_bot", "test_bot", "--json"]).json();
     let kept = shown["error_message"].as_str().unwrap();
@@ -85,7 +85,7 @@ fn the_way_may_be_encrypted() {
     let port = address(&place.tenure.text("tls.err")).unwrap().port();
     let url = format!("https://localhost:{port}");
     run(&mut beat(&place.tenure, &url, &["--cacert", &authority])).ok();
-    // Nobody else's word is taken for it, and nobody is spoken to in the clear.
+    // An unknown certificate authority is refused, and so is plain HTTP.
     run(&mut beat(&place.tenure, &url, &[])).refused("ST018");
     let ran = run(&mut beat(&place.tenure, &format!("http://localhost:{port}"), &[]));
     assert!(ran.stderr.starts_with("SW00"), "{ran:?}");

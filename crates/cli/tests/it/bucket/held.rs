@@ -1,4 +1,4 @@
-//! `tenure bucket next --duty`: the steps of a rotation that workers share.
+//! `tenure bucket next --duty`: a rotation that several workers share.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -14,7 +14,7 @@ use crate::running::STAY;
 use crate::stores::name;
 use crate::tenure::{Ran, Tenure, claim, join, release, with_store};
 
-/// Six workers, each in a folder of its own, take the steps of one rotation at once.
+/// Six workers with separate folders take the steps of one rotation concurrently.
 fn workers_never_get_the_same_bucket(store: &str) {
     let workers: Vec<Tenure> = (0..6).map(|_| rotation(24)).collect();
     let steps = |tenure: &Tenure| -> Vec<u32> {
@@ -54,7 +54,7 @@ fn one_run_of_a_rotation_at_a_time() {
     tenure.lines("ran", 1);
     let ran = next(&tenure, &[&DUTY[..], &["--no-wait"]].concat());
     ran.refused("ST025");
-    // What cannot be used is told before anybody asks for the duty.
+    // A bad config is refused before the duty is claimed.
     let config = tenure.text("config.json");
     put(&tenure, "config.json", "{\"bucket_total\":0}");
     next(&tenure, &[&DUTY[..], &["--no-wait"]].concat()).refused("BK001");
@@ -62,7 +62,7 @@ fn one_run_of_a_rotation_at_a_time() {
     let mut second = tenure.start("second", &words);
     tenure.said(&second, "standby");
     assert_eq!(tenure.text("ran"), "begin 1\n");
-    // Each waits for a line.
+    // Each run waits for a line.
     put(&tenure, "gate", "go\n");
     assert!(first.wait().success());
     tenure.lines("ran", 3);
@@ -72,7 +72,7 @@ fn one_run_of_a_rotation_at_a_time() {
     assert!(!tenure.path("state.json").exists(), "nobody wanted that");
 }
 
-/// How a run ends that is not left to end by itself.
+/// A run that ends by this signal is repeated with the same bucket.
 fn a_run_that_is_ended_comes_again(signal: Signal) {
     let tenure = rotation(3);
     let script = format!("trap 'exit 0' INT TERM; echo $TENURE_BUCKET_ID >> ran; {STAY}");
@@ -92,14 +92,14 @@ fn a_run_that_is_killed_comes_again() {
     a_run_that_is_ended_comes_again(Signal::KILL);
 }
 
-/// It says that all is well, but it was asked to end before it was done.
+/// The run exits with 0, but only because a signal told it to stop.
 #[test]
 fn a_run_that_is_asked_to_end_comes_again() {
     a_run_that_is_ended_comes_again(Signal::TERM);
     a_run_that_is_ended_comes_again(Signal::INT);
 }
 
-/// A worker whose hold is taken while it makes its step does not run with it.
+/// A worker that loses its hold during the step does not run the command.
 #[test]
 fn a_step_that_is_too_late_is_not_run() {
     let tenure = rotation(3);
@@ -108,7 +108,7 @@ fn a_step_that_is_too_late_is_not_run() {
     assert!(tenure.command_of("mkfifo", &["config.json"]).status().unwrap().success());
     let options = ["--ttl", "6s", "--", "touch", "ran"];
     let mut running = tenure.start("run", &[&FILES[..], &DUTY, &options].concat());
-    // It is read before the duty is asked for, and then under the hold.
+    // The config is read before the duty is claimed, and again under the hold.
     let pipe = || File::options().write(true).open(tenure.path("config.json")).unwrap();
     pipe().write_all(config.as_bytes()).unwrap();
     tenure.said(&running, "\"event\":\"acquired\"");
@@ -124,7 +124,7 @@ fn a_step_that_is_too_late_is_not_run() {
     assert!(!kept.stdout.contains("last_executed"), "{kept:?}");
 }
 
-/// The rotation has this checkpoint.
+/// Stores this checkpoint for the rotation.
 fn keep(tenure: &Tenure, text: &str) {
     with_store(&tenure.sqlite("tenure.db"), async |store| {
         let session = join(&*store, "sync", "other", "").await;
@@ -168,7 +168,7 @@ fn a_checkpoint_of_something_else_is_left_alone() {
     assert!(!tenure.path("ran").exists() && !tenure.path("state.json").exists());
 }
 
-/// The record of a rotation is a checkpoint, and is signed and verified like any other.
+/// The record of a rotation is a checkpoint: it is signed and verified like any other.
 #[test]
 fn a_rotation_is_signed_and_verified() {
     let tenure = rotation(5);
@@ -183,13 +183,13 @@ fn a_rotation_is_signed_and_verified() {
         assert_eq!(step().ok().trim(), bucket.to_string());
     }
     signed(&["checkpoint", "verify"]).ok();
-    // Without keys the record is read, and a step would not be signed.
+    // A step without keys reads the signed record and writes an unsigned one.
     assert_eq!(id(&tenure, &DUTY), 4);
     step().refused("ST022");
     let rewind = |to: &str| signed(&["checkpoint", "rewind", "sync/rotation", "--to", to]).ok();
     rewind("3");
     assert_eq!(step().ok().trim(), "4");
-    // An older record, put back between two runs.
+    // An older record is restored between two runs.
     let pen = rusqlite::Connection::open(tenure.path("tenure.db")).unwrap();
     pen.execute_batch(
         "UPDATE checkpoint SET version = h.version, epoch = h.epoch, document = h.document

@@ -1,4 +1,4 @@
-//! `tenure bucket plan` and `tenure bucket filter`: many entities, one on each line.
+//! `tenure bucket plan` and `tenure bucket filter`: many entities, one per line.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
@@ -11,7 +11,7 @@ use tenure_core::bucket::{Total, bucket};
 use crate::running::LIMIT;
 use crate::tenure::{Ran, Tenure};
 
-/// No line is longer, without its line feed.
+/// Maximum length of a line, without its line feed.
 const LONGEST: usize = 1024 * 1024;
 const KEY: &str = "my/connector";
 const TOTAL: u32 = 4;
@@ -22,7 +22,7 @@ fn run_on(tenure: &Tenure, file: &str, words: &[&str]) -> Output {
     tenure.command(words).stdin(input).output().unwrap()
 }
 
-/// A filter that keeps everything, for a shell.
+/// Shell command of a filter that keeps everything.
 const ALL: &str = "\"$TENURE\" bucket filter --key k --id 1 --total 1";
 
 fn shell(tenure: &Tenure, script: &str) -> Ran {
@@ -34,7 +34,7 @@ fn filter_words(id: &str) -> [&str; 8] {
     ["bucket", "filter", "--key", KEY, "--id", id, "--total", "4"]
 }
 
-/// Lines of all kinds, together longer than what is read at a time.
+/// Returns lines of all kinds, together longer than one read.
 fn lines() -> Vec<Vec<u8>> {
     let mut lines: Vec<Vec<u8>> = Vec::new();
     for n in 0..20_000 {
@@ -51,12 +51,12 @@ fn lines() -> Vec<Vec<u8>> {
         }
     }
     lines.push([&vec![b'y'; LONGEST][..], b"\n"].concat());
-    // The last one has no line feed, and so its name ends as it does.
+    // The last line has no line feed, so its carriage return belongs to the name.
     lines.push(b"last\r".to_vec());
     lines
 }
 
-/// What the name is, told in another way than by the command.
+/// Returns the entity in a line; independent of the command's code.
 fn name(line: &[u8]) -> &[u8] {
     let Some(line) = line.strip_suffix(b"\n") else { return line };
     line.strip_suffix(b"\r").unwrap_or(line)
@@ -82,7 +82,7 @@ fn filters_of_all_ids_share_the_input() {
     assert_eq!(counts.iter().sum::<usize>(), lines.len());
     assert!(counts.iter().all(|count| *count > 4000), "{counts:?}");
 
-    // From a file, from standard input, and through a pipe.
+    // Read from a file, from standard input, and from a pipe.
     let plan = ["bucket", "plan", "--key", KEY, "--total", "4", "--json"];
     let of_file = tenure.run(&[&plan[..], &["all"]].concat()).json();
     assert_eq!(
@@ -122,7 +122,7 @@ fn a_line_that_is_too_long_is_refused() {
     }
 }
 
-/// 150 MB through less than that, and a line that is longer than allowed.
+/// Filters 150 MB within 120 MB of memory, and refuses a line that is too long.
 #[test]
 fn memory_does_not_grow_with_the_input() {
     let tenure = Tenure::new();
@@ -137,7 +137,7 @@ fn memory_does_not_grow_with_the_input() {
     }
 }
 
-/// Whoever writes slowly does not wait for what was found.
+/// Each line is written before the next one is read.
 #[test]
 fn nothing_is_held_back() {
     let tenure = Tenure::new();
@@ -227,7 +227,7 @@ fn a_bad_bucket_is_named() {
     assert_eq!(filter("1000000", "1000000").ok(), "");
 }
 
-/// A command that runs for one bucket finds its number in the environment, and so do these.
+/// Reads the bucket from the environment, as the command of `bucket next` does.
 #[test]
 fn the_environment_stands_in_for_options() {
     let tenure = Tenure::new();
@@ -273,7 +273,7 @@ fn a_plan_says_what_there_is() {
     assert_eq!((&told["entities"], &told["buckets"]), (&json!(0), &json!([0, 0, 0])));
 }
 
-/// Whatever a config leaves out has its default, and nobody has to compare by hand.
+/// Missing members of a config have their defaults; contradicting variables are refused.
 #[test]
 fn a_config_says_which_bucket() {
     let tenure = Tenure::new();
@@ -288,11 +288,11 @@ fn a_config_says_which_bucket() {
     assert_eq!(run("{\"bucket_total\": 3, \"bucket_id\": 3}").ok(), "gamma\ndelta\n");
     run("{\"bucket_total\": 3, \"bucket_id\": 4}").refused("BK001");
     run("{\"bucket_total\": 3").refused("BK002");
-    // A rotation has to choose first.
+    // A rotation without a chosen bucket is refused.
     let rotates = "{\"bucket_total\": 3, \"round_robin_bucket_execution\": true}";
     run(rotates).refused("BK001");
     assert_eq!(run(&rotates.replace('}', ", \"bucket_id\": 2}")).ok(), "beta\n");
-    // What a run of a rotation finds in its environment must say the same.
+    // Variables, as set for the run of a rotation, have to agree with the config.
     fs::write(tenure.path("config.json"), "{\"bucket_total\": 3, \"bucket_id\": 2}").unwrap();
     let run = |id: &str, total: &str| {
         let mut command = tenure.command(&words);

@@ -1,4 +1,4 @@
-//! `tenure bucket`: which bucket an entity is in.
+//! `tenure bucket`: the bucket of an entity.
 
 mod held;
 mod lines;
@@ -12,7 +12,7 @@ use crate::tenure::Tenure;
 
 const GITHUB: &str = "farosai/airbyte-github-source";
 
-/// Key, entity, total, the hash in hexadecimal, the bucket.
+/// Key, entity, total, hash in hexadecimal, bucket.
 const VECTORS: [(&str, &str, &str, &str, u32); 21] = [
     (GITHUB, "facebook/react", "12", "e81a29cc", 9),
     (GITHUB, "torvalds/linux", "12", "9eccdbf0", 9),
@@ -49,7 +49,7 @@ fn every_entity_is_where_others_find_it() {
     }
 }
 
-/// Names that look like something else come after `--`.
+/// Names that look like subcommands or options come after `--`.
 #[test]
 fn any_name_can_be_given() {
     let tenure = Tenure::new();
@@ -77,7 +77,7 @@ fn a_bad_total_is_named() {
     assert!(ran.stderr.contains("<TOTAL>"), "{ran:?}");
 }
 
-/// The fields as connectors have to offer them.
+/// Returns the fields that connectors have to offer.
 fn fields() -> Value {
     json!({
         "type": "object",

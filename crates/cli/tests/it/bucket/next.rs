@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::tenure::{Ran, Tenure};
 
-/// The files of every step.
+/// Arguments of every step.
 pub(super) const FILES: [&str; 6] =
     ["bucket", "next", "--config", "config.json", "--state", "state.json"];
 pub(super) const DUTY: [&str; 2] = ["--duty", "sync/rotation"];
@@ -16,7 +16,7 @@ pub(super) fn put(tenure: &Tenure, name: &str, text: &str) {
     fs::write(tenure.path(name), text).unwrap();
 }
 
-/// A rotation over so many buckets, in a folder of its own.
+/// Creates a rotation over `total` buckets in a folder of its own.
 pub(super) fn rotation(total: u32) -> Tenure {
     let tenure = Tenure::new();
     let config = json!({ "bucket_total": total, "round_robin_bucket_execution": true });
@@ -28,13 +28,13 @@ pub(super) fn next(tenure: &Tenure, options: &[&str]) -> Ran {
     tenure.run(&[&FILES[..], options].concat())
 }
 
-/// The bucket that a step chooses.
+/// Takes a step; returns the bucket.
 #[track_caller]
 pub(super) fn id(tenure: &Tenure, options: &[&str]) -> u32 {
     next(tenure, &[&["--print", "id"], options].concat()).ok().trim().parse().unwrap()
 }
 
-/// A step with a shell script as its run.
+/// Takes a step that runs a shell script.
 pub(super) fn run(tenure: &Tenure, options: &[&str], script: &str) -> Ran {
     next(tenure, &[&DUTY[..], options, &["--", "sh", "-c", script]].concat())
 }
@@ -58,7 +58,7 @@ fn a_step_prints_config_and_state_and_keeps_everything_else() {
          \"bucket_id\": 1\n  },\n  \"state\": {\"__bucket_execution_state\":\
          {\"last_executed_bucket_id\":1},\"__tenure_bucket_state\":{\"bucket_total\":3}}\n}\n"
     );
-    // Only shown: nothing is written without being told to.
+    // The state is only printed: without --write no file is written.
     assert!(!tenure.path("state.json").exists());
     let config = config.replace("23\n}", "23,\n  \"bucket_id\": 1\n}");
     assert_eq!(next(&tenure, &["--print", "config"]).ok(), config);
@@ -67,7 +67,7 @@ fn a_step_prints_config_and_state_and_keeps_everything_else() {
     let notices = notices.json()["notices"].clone();
     assert_eq!(notices[1]["text"], "Using round robin bucket execution. Bucket id: 1");
     assert_eq!(notices[1]["warning"], false);
-    // Without a rotation both come back as they were.
+    // Without a rotation, config and state are printed unchanged.
     put(&tenure, "config.json", "{\"bucket_total\": 3,\"bucket_id\": 2}");
     let ran = next(&tenure, &["--write"]);
     assert_eq!(
@@ -99,12 +99,12 @@ fn a_state_file_is_replaced_whole() {
     assert_ne!(now.ino(), before, "written in place: a crash would leave half of it");
     assert_eq!(now.permissions().mode() & 0o777, 0o640);
     assert_eq!([id(&tenure, &["--write"]), id(&tenure, &["--write"])], [3, 1]);
-    // A state as connectors have it that have none.
+    // Connectors without a state pass `null`.
     put(&tenure, "state.json", "null\n");
     assert_eq!(id(&tenure, &["--write"]), 1);
 }
 
-/// A step with these files is refused, and the state is left alone.
+/// Checks that a step with these files is refused and the state is unchanged.
 #[track_caller]
 fn is_refused(config: &str, state: &str, code: &str, told: &str) {
     let tenure = rotation(3);
@@ -151,12 +151,12 @@ fn a_bad_setting_is_named_with_its_value_and_what_is_allowed() {
 fn a_file_that_is_no_object_is_named() {
     let on = r#"{"round_robin_bucket_execution":true}"#;
     for (config, state, told) in [
-        ("{\"a\":3", "{}", "config.json: it ends in the middle (line 1, column 6)"),
-        ("[]", "{}", "config.json: it is no JSON object"),
-        ("null", "{}", "config.json: it is no JSON object"),
+        ("{\"a\":3", "{}", "config.json: it is truncated (line 1, column 6)"),
+        ("[]", "{}", "config.json: it is not a JSON object"),
+        ("null", "{}", "config.json: it is not a JSON object"),
         (on, "", "state.json: it is empty"),
-        (on, "[1]", "state.json: it is no JSON object"),
-        (on, "{\"a\":tru}", "state.json: it is no JSON (line 1, column 9)"),
+        (on, "[1]", "state.json: it is not a JSON object"),
+        (on, "{\"a\":tru}", "state.json: it is not valid JSON (line 1, column 9)"),
     ] {
         is_refused(config, state, "BK002", told);
     }
@@ -187,7 +187,7 @@ fn a_state_that_cannot_be_written_is_noticed_before_anything_runs() {
     );
     let ran = tenure.run(&[&words[..], &DUTY, &["--", "touch", "ran"]].concat());
     assert_eq!((ran.code, tenure.path("ran").exists()), (Some(125), false), "{ran:?}");
-    // The store does not say either that a bucket was executed.
+    // No bucket was recorded in the store either.
     assert_eq!(id(&tenure, &DUTY), 1);
 }
 
@@ -266,7 +266,7 @@ fn a_damaged_state_and_another_total_are_said() {
         put(&tenure, "state.json", &format!("{{\"__bucket_execution_state\":{within}}}"));
         let ran = next(&tenure, &["--print", "id"]);
         let warning =
-            format!("warning: __bucket_execution_state is {within}, which names no bucket from 1");
+            format!("warning: __bucket_execution_state is {within}, which is not a bucket from 1");
         assert!(ran.stderr.starts_with(&warning), "{ran:?}");
         assert_eq!(ran.ok(), "1\n");
     }
@@ -277,7 +277,7 @@ fn a_damaged_state_and_another_total_are_said() {
     assert!(ran.stderr.starts_with("warning: bucket_total was 4 and is 5: "), "{ran:?}");
     assert_eq!(ran.ok(), "2\n");
     assert!(!next(&tenure, &[]).stderr.contains("warning"));
-    // What a terminal would obey is shown.
+    // Control characters are escaped.
     put(&tenure, "config.json", "{\"bucket_ranges\":\"\\u001b[31m\"}");
     let ran = next(&tenure, &[]);
     assert!(ran.stderr.contains("bucket_ranges \\u{1b}[31m ignored because"), "{ran:?}");
@@ -301,7 +301,7 @@ fn on_success_keeps_the_state_until_the_run_has_succeeded() {
         assert_eq!(later["x"], 1);
         assert_eq!(tenure.text("state.json"), state);
     }
-    // With its run: one that fails comes again, and what a run writes of its own is kept.
+    // A run that fails is repeated, and members that a run adds to the state are kept.
     let script = |end: &str| format!("echo $TENURE_BUCKET_ID >> ran; {end}");
     let ran = run(&tenure, &on_success, &script("exit 7"));
     assert_eq!(ran.code, Some(7), "{ran:?}");
@@ -314,7 +314,7 @@ fn on_success_keeps_the_state_until_the_run_has_succeeded() {
          \"__tenure_bucket_state\":{\"bucket_total\":3}}\n"
     );
     run(&tenure, &on_success, &script("true")).ok();
-    // One that cannot note its success says so, and what is there stays.
+    // If the success cannot be recorded, the run fails and the state file is unchanged.
     let ran = run(&tenure, &on_success, &script("echo oops > state.json"));
     assert_eq!(ran.code, Some(125), "{ran:?}");
     assert!(

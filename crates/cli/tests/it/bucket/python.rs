@@ -1,4 +1,4 @@
-//! Buckets are those of an HMAC-MD5 that somebody else wrote: Python's.
+//! Comparison of the buckets with those of Python's HMAC-MD5.
 
 use std::collections::hash_map::RandomState;
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ use std::thread;
 
 use tenure_core::bucket::{Partition, Total, bucket};
 
-/// Reads key and data in hex digits, and a total; answers with the hash and the bucket.
+/// Reads key and data in hexadecimal, and a total; prints hash and bucket.
 const SCRIPT: &str = "
 import hmac, sys
 for line in sys.stdin:
@@ -20,11 +20,11 @@ for line in sys.stdin:
 
 const CASES: usize = 5_000;
 
-/// Where padding begins anew, in the hash (blocks of 64 bytes, the last nine of which may be its
-/// own) and in the key (longer than a block, it is hashed first).
+/// Lengths at which the padding changes: of the hash (blocks of 64 bytes, at least nine bytes of
+/// padding) and of the key (hashed first if longer than a block).
 const BORDERS: &[usize] = &[0, 1, 55, 56, 57, 63, 64, 65, 119, 120, 127, 128, 129, 1_000];
 
-/// One question.
+/// One line of input.
 #[derive(Debug)]
 struct Case {
     key: String,
@@ -32,7 +32,7 @@ struct Case {
     total: u32,
 }
 
-/// Numbers from a seed: a case that fails can be made again.
+/// Random numbers from a seed, so that a failure can be reproduced.
 struct Numbers(u64);
 
 impl Numbers {
@@ -47,7 +47,7 @@ impl Numbers {
         (self.next() % end as u64) as usize
     }
 
-    /// A text of so many bytes, with characters of any length.
+    /// Returns a text of this many bytes, with characters of any length.
     fn text(&mut self, bytes: usize) -> String {
         let mut text = String::new();
         while text.len() < bytes {
@@ -99,7 +99,7 @@ fn buckets_are_those_of_pythons_hmac() {
     }
 }
 
-/// One process answers all of them.
+/// Computes all cases in one process.
 fn python(cases: &[Case]) -> String {
     let mut python = Command::new("python3")
         .args(["-c", SCRIPT])
@@ -112,7 +112,7 @@ fn python(cases: &[Case]) -> String {
     for Case { key, data, total } in cases {
         writeln!(questions, "{},{},{total}", hex(key), hex(data)).unwrap();
     }
-    // It answers while it reads: who writes everything first and then reads waits for ever.
+    // Write on another thread: Python answers while it reads, so writing first would deadlock.
     let writer = thread::spawn(move || stdin.write_all(questions.as_bytes()));
     let answered = python.wait_with_output().unwrap();
     assert!(answered.status.success(), "{}", answered.status);

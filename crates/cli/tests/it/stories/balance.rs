@@ -1,4 +1,4 @@
-//! Story 4: shares are even, and what moves is handed over.
+//! Story 4: shares are even, and moved targets are handed over.
 
 use super::stage::{POLL, Stage, scaled};
 
@@ -7,7 +7,7 @@ fn us4_1_three_instances_have_three_of_nine_each() {
     let Some(stage) = Stage::open(9) else { return };
     let [a, b, c] = stage.start_all(["a", "b", "c"]);
     stage.shared(&[&a, &b, &c], vec![3, 3, 3]);
-    // It stays so: nothing is granted any more.
+    // The shares are stable: there are no further grants.
     let (sessions, fences, seen) = (stage.sessions(), stage.fences(), stage.history().len());
     stage.renewals(&sessions[0], 4);
     stage.polled(&sessions, 2, seen);
@@ -26,7 +26,7 @@ fn us4_2_a_new_instance_gets_a_third_of_ten() {
     stage.shared(&[&a, &b, &c], vec![3, 3, 4]);
     let moved: Vec<_> =
         stage.fences().into_iter().filter(|(target, epoch)| fences[target] != *epoch).collect();
-    // What it got is all that was granted, each once.
+    // The new instance got one grant for each of its targets, and there were no others.
     let got = stage.targets_of(&c);
     assert_eq!(
         moved.iter().map(|(target, _)| target).collect::<Vec<_>>(),
@@ -40,8 +40,8 @@ fn us4_2_a_new_instance_gets_a_third_of_ten() {
     stage.each_alone();
 }
 
-/// Polls take longer than the interval: always one is running, and when it is its new owner's turn
-/// it still is, unless it was waited for.
+/// Polls take longer than the interval, so one is always running. A handover that does not wait for
+/// it overlaps with the new owner's first poll.
 #[test]
 fn us4_3_what_is_given_away_goes_to_its_new_owner_at_once() {
     let Some(mut stage) = Stage::open(8) else { return };
@@ -56,11 +56,11 @@ fn us4_3_what_is_given_away_goes_to_its_new_owner_at_once() {
     for target in &moved {
         let of = audit.iter().filter(|entry| entry.target == *target);
         let of: Vec<_> = of.map(|entry| (entry.kind.as_str(), entry.instance.as_str())).collect();
-        // Given away by one, then had by the other: it neither expired nor came back.
+        // One instance released it and the other was granted it, without expiry or return.
         assert_eq!(of, [("granted", &*a.id), ("released", &*a.id), ("granted", &*b.id)]);
     }
     let seen = stage.history().len();
     stage.polled(&moved, 2, seen);
-    // The last poll of the one was over before the first of the other began.
+    // The last poll of the old owner ended before the first of the new owner began.
     stage.each_alone();
 }

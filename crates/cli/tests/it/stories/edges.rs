@@ -1,4 +1,4 @@
-//! The edge cases of the design.
+//! Edge cases of the design.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ fn edge_while_redis_is_away_nobody_polls() {
     let ended = |of| stage.log(of).matches(r#""event":"expired""#).count();
     stage.until("all four have ended", || ended(&a) + ended(&b) >= 4);
     let seen = stage.history().len();
-    // Nothing was begun meanwhile: what comes next has an epoch of after the start.
+    // No poll began meanwhile: later polls have epochs granted after the restart.
     stage.redis.start_again().unwrap();
     stage.polled(&sessions, 2, seen);
     stage.newer_than(&fences, seen);
@@ -31,8 +31,8 @@ fn edge_while_redis_is_away_nobody_polls() {
     stage.each_alone();
 }
 
-/// A poll is shorter than its lease: that is asked of the settings, and made true by the timeout.
-/// What takes longer is `tenure run`'s, which renews in the background.
+/// A poll is shorter than its lease: the settings require it, and the timeout enforces it. Longer
+/// work needs `tenure run`, which renews in the background.
 #[test]
 fn edge_work_longer_than_the_ttl_keeps_its_lease() {
     let Some(stage) = Stage::open(1) else { return };
@@ -45,14 +45,14 @@ fn edge_work_longer_than_the_ttl_keeps_its_lease() {
     let script = "mkfifo hold; echo $TENURE_EPOCH >> long; read line < hold; echo done >> long";
     let duty = ["run", "--store", &url, "--ttl", &ttl, "--duty", "long/x", "--", "sh", "-c"];
     let long = stage.tenure.start("long", &[&duty[..], &[script]].concat());
-    // And a poll that would not end is ended, again and again, while its lease stays.
+    // A poll that hangs is ended each time, while its lease stays.
     let hangs =
         "echo began $1 $TENURE_EPOCH $TENURE_INSTANCE >> polls; mkfifo never-$$; cat never-$$";
     let [a, b] = ["a", "b"].map(|name| stage.start_with(name, &url, hangs));
     stage.until("the work has begun", || !stage.tenure.text("long").is_empty());
     let end = || stage.ask::<i64>(&["PEXPIRETIME", "long:lease:x"]);
     let (first, whole) = (end(), i64::try_from(scaled(30).as_millis()).unwrap());
-    // It would have ended long ago by the server's clock.
+    // Without renewals the lease would have expired by the server's clock.
     stage.until("a TTL and a half are over", || end() > first + whole * 3 / 2);
     let sessions = stage.sessions();
     stage.polled(&sessions, 3, 0);
@@ -80,7 +80,7 @@ fn edge_an_instance_id_is_carried_once() {
         assert!(nanos.parse::<u64>().unwrap() > 1 << 60 && !host.is_empty(), "{id}");
     }
     stage.polled(&stage.sessions(), 1, 0);
-    // Who comes under the name of one that lives is sent away, and nobody loses anything.
+    // A second session under the id of a live instance is refused, without effect on the first.
     let open = OpenSession {
         group: GroupName::new("poll").unwrap(),
         instance: InstanceId::new(&*instances[0].id).unwrap(),
@@ -95,7 +95,7 @@ fn edge_an_instance_id_is_carried_once() {
     stage.each_alone();
 }
 
-/// The polled service is a server of its own, which everybody reaches all the time.
+/// The polled service is a separate server that every instance always reaches.
 #[test]
 fn edge_cut_off_from_redis_but_not_from_what_is_polled() {
     let Some(stage) = Stage::open(2) else { return };

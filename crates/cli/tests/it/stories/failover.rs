@@ -1,4 +1,4 @@
-//! Story 2: instances fail, and others go on.
+//! Story 2: instances fail, and others take over.
 
 use testkit::Proxy;
 
@@ -17,7 +17,7 @@ fn us2_1_what_a_crashed_instance_had_is_taken_over_when_its_leases_end() {
     let meanwhile = stage.history().split_off(seen);
     assert!(meanwhile.iter().all(|line| line.instance == a.id), "{meanwhile:#?}");
     stage.granted_after(&ends);
-    // What the other one had was polled all the time, and so the time can be told by it.
+    // The survivor's own targets were polled throughout, so their polls measure the time.
     for target in &own {
         let beats = polls_of(&meanwhile, target).count();
         assert!((1..=beats_of_a_takeover()).contains(&beats), "{beats}: {meanwhile:#?}");
@@ -42,13 +42,13 @@ fn us2_2_an_instance_that_cannot_renew_stops_and_others_take_over() {
     let seen = stage.history().len();
     stage.taken_over(&left, &b.id, seen);
     stage.granted_after(&ends);
-    // From the first poll of the new holder on there is none of the old one: it would be seen.
+    // After the first poll of the new holder, the old one does not poll.
     let seen = stage.history().len();
     stage.polled(&left, 2, seen);
     let after = stage.history().split_off(seen);
     assert!(after.iter().all(|line| line.instance == a.id), "{after:#?}");
     stage.each_alone();
-    // The wire was cut for a while only.
+    // The connection returns.
     wire.restore().unwrap();
     stage.shared(&[&a, &b], vec![3, 3]);
     let seen = stage.history().len();
@@ -67,7 +67,7 @@ fn us2_3_a_restarted_process_cannot_renew_what_it_had() {
     let (fences, seen) = (stage.fences(), stage.history().len());
     let after = stage.start("b");
     assert_ne!(before.id, after.id);
-    // As long as there is a lease of before, nobody makes it last longer.
+    // No instance renews a lease from before the restart.
     stage.until("the leases of before have ended", || {
         let leases = stage.leases();
         let old: Vec<_> = leases.iter().filter(|(_, by)| **by == before.id).collect();

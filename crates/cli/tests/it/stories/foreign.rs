@@ -1,4 +1,4 @@
-//! Somebody else's implementation of the design, which knows of Tenure nothing but the keys.
+//! Foreign implementation of the design, which shares only the Redis keys with Tenure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::OpenOptions;
@@ -19,35 +19,35 @@ const RENEW: &str = "if redis.call('get', KEYS[1]) == ARGV[1] \
 const RELEASE: &str = "if redis.call('get', KEYS[1]) == ARGV[1] \
     then return redis.call('del', KEYS[1]) else return 0 end";
 
-/// How long it leaves a free target to its preferred owner. The design has a scan every 5 s; the
-/// time in which Tenure looks is not scaled, so this is not either.
+/// Time for which a free target is left to its preferred owner: the scan interval of the design. It
+/// is not scaled, because Tenure's look interval is not either.
 const FALLBACK: Duration = Duration::from_secs(5);
 
-/// FNV-1a over the names of both, one after the other.
+/// FNV-1a over the concatenated names.
 fn weight(node: &str, target: &str) -> u64 {
     let step = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     node.bytes().chain(target.bytes()).fold(0xcbf2_9ce4_8422_2325, step)
 }
 
-/// The node with the highest weight.
+/// Returns the node with the highest weight.
 fn preferred<'a>(nodes: &'a BTreeSet<String>, target: &str) -> Option<&'a String> {
     nodes.iter().max_by_key(|node| weight(node, target))
 }
 
-/// A process of the other implementation, as far as Redis and the polled ones can see.
+/// A process of the foreign implementation: a thread that uses Redis and polls.
 struct Foreign {
     end: Sender<()>,
     thread: JoinHandle<()>,
 }
 
-/// What it knows.
+/// State of the foreign process.
 struct Node {
     id: String,
     redis: Connection,
     polls: PathBuf,
-    /// What it has leased: since its which lease, and until when it may poll.
+    /// Leased targets, with the number of the lease and the end of polling.
     owned: BTreeMap<String, (u32, LocalInstant)>,
-    /// Since when it has seen a target without a lease.
+    /// Targets without a lease, with the time at which that was first seen.
     free: BTreeMap<String, LocalInstant>,
     leases: u32,
 }
@@ -63,7 +63,7 @@ impl Foreign {
         Self { end, thread }
     }
 
-    /// It ends as it is, and gives nothing back.
+    /// Ends without releasing anything.
     fn crash(self) {
         drop(self.end);
         self.thread.join().unwrap();
@@ -93,7 +93,7 @@ impl Node {
         keys.iter().map(|key| key[prefix.len()..].to_owned()).collect()
     }
 
-    /// Beats, renews, and gives to others what they are preferred for.
+    /// Renews its node key and its leases; releases targets that prefer other nodes.
     fn renew(&mut self, nodes: &BTreeSet<String>) {
         let mut beat = redis::cmd("SET");
         beat.arg(format!("poll:node:{}", self.id)).arg("1").arg("PX").arg(ttl().as_millis() as u64);
@@ -113,7 +113,7 @@ impl Node {
         }
     }
 
-    /// Takes what it is preferred for, and what nobody has taken for long.
+    /// Leases free targets that prefer this node, or that were free for the fallback time.
     fn acquire(&mut self, nodes: &BTreeSet<String>) {
         let leased = self.keys("poll:lease:");
         self.free.retain(|target, _| !leased.contains(target));
@@ -145,7 +145,7 @@ impl Node {
     }
 }
 
-/// Makes sessions until each of these is preferred for so many.
+/// Creates sessions until each node is preferred by `each` of them.
 fn sessions_for(stage: &Stage, nodes: &BTreeSet<String>, each: usize) -> Vec<String> {
     let mut made: BTreeMap<&String, Vec<String>> = BTreeMap::new();
     while nodes.iter().any(|node| made.get(node).is_none_or(|made| made.len() < each)) {
@@ -161,15 +161,15 @@ fn sessions_for(stage: &Stage, nodes: &BTreeSet<String>, each: usize) -> Vec<Str
 
 #[test]
 fn foreign_members_and_tenure_share_a_group() {
-    // The vector that the design is known by.
+    // Test vector of the design.
     assert_eq!(weight("node-a", "s-1"), 0x129d_df0f_53e2_abd2);
     let Some(stage) = Stage::open(3) else { return };
-    // Its lease has the same name for both.
+    // Both implementations use the same key for this lease.
     stage.set_session("eu/plant@7(a)", false);
     let first = stage.sessions();
     let foreign = Foreign::start(&stage, "foreign-1");
     stage.polled(&first, 1, 0);
-    // What is leased stays so until the foreign one gives it away, which it does now or later.
+    // Targets stay leased until the foreign member releases those that prefer the new one.
     let a = stage.start("a");
     let two = [a.id.clone(), "foreign-1".to_owned()].into();
     stage.until("two members", || stage.after("poll:node:").len() == 2);
@@ -181,14 +181,14 @@ fn foreign_members_and_tenure_share_a_group() {
         });
     };
     placed(&two, &first);
-    // What the third is preferred for, both kinds give away.
+    // Both implementations release the targets that prefer the third member.
     let b = stage.start("b");
     let members = [a.id.clone(), b.id.clone(), "foreign-1".to_owned()].into();
     stage.until("three members", || stage.after("poll:node:").len() == 3);
     let sessions = [first, sessions_for(&stage, &members, 3)].concat();
     placed(&members, &sessions);
 
-    // While nothing changes, nothing moves.
+    // Without changes of membership, nothing moves.
     let (fences, leases, seen) = (stage.fences(), stage.leases(), stage.history().len());
     let theirs: Vec<_> = leases.iter().filter(|(_, holder)| *holder == "foreign-1").collect();
     let theirs: Vec<String> = theirs.into_iter().map(|(target, _)| target.clone()).collect();
@@ -201,7 +201,7 @@ fn foreign_members_and_tenure_share_a_group() {
     stage.polled_by_holders(seen);
     assert_eq!(stage.fences(), fences);
 
-    // Operators see who it is.
+    // `tenure ls` marks the foreign member.
     let listed = stage.tenure.run(&["ls", "poll", "--json", "--store", &stage.redis.url()]).json();
     let group = &listed["groups"][0];
     let seen_as = |instance: &str| {
@@ -213,7 +213,7 @@ fn foreign_members_and_tenure_share_a_group() {
         assert_eq!(duty["epoch"].is_null(), duty["holder"] == "foreign-1", "{duty}");
     }
 
-    // When it dies, what it had is taken over, not before its leases have ended.
+    // After it dies, its targets are taken over, but not before its leases end.
     foreign.crash();
     let (ends, seen) = (stage.ends(&theirs), stage.history().len());
     stage.taken_over(&theirs, "foreign-1", seen);

@@ -20,7 +20,7 @@ fn us3_1_five_instances_at_once_poll_each_of_ten_once() {
     stage.polled(&sessions, 2, seen);
     stage.polled_by_holders(seen);
     stage.each_alone();
-    // Also in Redis each epoch of a target is one instance's.
+    // In Redis, too, each epoch of a target belongs to one instance.
     let mut holders: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
     for entry in stage.audit().into_iter().filter(|entry| entry.kind == "granted") {
         holders.entry((entry.target, entry.epoch)).or_default().insert(entry.instance);
@@ -34,7 +34,7 @@ fn us3_2_who_tries_for_a_held_lease_fails() {
     let (target, a) = (stage.sessions().remove(0), stage.start("a"));
     stage.polled(slice::from_ref(&target), 1, 0);
     let fences = stage.fences();
-    // Another instance, a claim by hand, and somebody with the command of the design.
+    // Another instance, a direct claim, and the Redis command of the design all fail.
     let b = stage.start("b");
     stage.said(&b, r#""event":"standby""#);
     let claimed = with_store(&stage.redis.url(), async |store| {
@@ -61,23 +61,23 @@ fn us3_2_who_tries_for_a_held_lease_fails() {
 #[test]
 fn us3_3_a_lease_of_another_is_not_renewed() {
     let Some(mut stage) = Stage::open(2) else { return };
-    // Many beats between two renewals.
+    // Many polls between two renewals.
     stage.pace.0 = every() / 8;
     let sessions = stage.sessions();
     let [lost, kept] = &sessions[..] else { panic!() };
     let one = stage.start("a");
     stage.polled(&sessions, 1, 0);
-    // Somebody else has a new one already, and has come too lately to be found by the keys.
+    // A new target is leased already, by a holder without a node key.
     let taken = "somebody/else's";
     let () = stage.ask(&["SET", &format!("poll:lease:{taken}"), "x", "PX", "3600000"]);
     stage.set_session(taken, false);
-    // What is left of a pause in which the lease has ended and somebody else was faster.
+    // As after a pause in which the lease expired and another holder took it.
     let lease = format!("poll:lease:{lost}");
     let () = stage.ask(&["SET", &lease, "somebody-else", "PX", "3600000"]);
     let (end, seen) = (stage.ends_at(lost), stage.history().len());
     stage.renewals(kept, 3);
     stage.until("a renewal is told", || stage.said_of(&one, "renewed").contains(kept));
-    // The lease is looked at before each poll: only one that had been looked at may have begun.
+    // The lease is checked before each poll, so at most one poll that was already checked began.
     let after = stage.history().split_off(seen);
     assert!(polls_of(&after, lost).count() <= 1, "{after:#?}");
     let seen = seen + after.len();

@@ -1,4 +1,4 @@
-//! What all stories need: a server, sessions, instances, and what is left of them to judge.
+//! Helpers of all stories: server, sessions, instances, and checks of their traces.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -15,28 +15,28 @@ use uuid::Uuid;
 use crate::running::{LIMIT, Running};
 use crate::tenure::Tenure;
 
-/// What the times of the design are divided by.
+/// Divisor of the design's times.
 static SCALE: LazyLock<u32> = LazyLock::new(|| match std::env::var("TENURE_STORY_SCALE") {
     Ok(scale) => scale.parse().unwrap(),
     Err(_) => 10,
 });
 
-/// So many seconds of the design.
+/// Returns a time of the design, scaled.
 pub fn scaled(seconds: u64) -> Duration {
     Duration::from_secs(seconds) / *SCALE
 }
 
-/// How long a lease lasts.
+/// Lease duration.
 pub fn ttl() -> Duration {
     scaled(30)
 }
 
-/// How often each target is polled: the shortest interval that the design speaks of.
+/// Poll interval: the shortest one in the design.
 pub fn every() -> Duration {
     scaled(4)
 }
 
-/// However slow the machine is, what takes a few TTLs does not take that long.
+/// Timeout for events that take a few TTLs, long enough for slow machines.
 pub fn patience() -> Duration {
     LIMIT + ttl() * 10
 }
@@ -45,11 +45,11 @@ pub fn ms(time: Duration) -> String {
     format!("{}ms", time.as_millis())
 }
 
-/// A poll: two lines in the file `polls`, which has them in the order in which they were written.
+/// Poll script: appends two lines to the file `polls`.
 pub const POLL: &str = "echo began $1 $TENURE_EPOCH $TENURE_INSTANCE >> polls
                     echo ended $1 $TENURE_EPOCH $TENURE_INSTANCE >> polls";
 
-/// One line of a poll.
+/// A line of the file `polls`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
     pub began: bool,
@@ -58,28 +58,28 @@ pub struct Line {
     pub instance: String,
 }
 
-/// One entry of the audit trail in Redis.
+/// An entry of the audit trail in Redis.
 #[derive(Clone, Debug)]
 pub struct Entry {
     pub kind: String,
     pub instance: String,
     pub target: String,
     pub epoch: u64,
-    /// When it happened, by the server's clock.
+    /// Time of the event, by the server's clock.
     pub unix_ms: u64,
 }
 
-/// A Redis and a folder for what is polled.
+/// A Redis server, and a folder for the output of polls.
 #[derive(Debug)]
 pub struct Stage {
     pub redis: RedisServer,
     pub tenure: Tenure,
-    /// How often each target is polled, and how long that may take.
+    /// Interval and timeout of polls.
     pub pace: (Duration, Duration),
     client: redis::Client,
 }
 
-/// One `tenure poll`.
+/// A `tenure poll` process.
 #[derive(Debug)]
 pub struct Instance {
     pub running: Running,
@@ -88,10 +88,10 @@ pub struct Instance {
 }
 
 impl Stage {
-    /// A Redis with so many sessions; `None` where there is no Redis to be had.
+    /// Starts a Redis with `sessions` sessions; `None` if Redis is not available.
     pub fn open(sessions: usize) -> Option<Self> {
         service(TEST_REDIS)?;
-        // Sessions outlive the server.
+        // Sessions have to survive a restart of the server.
         let options = RedisOptions { append_only: true, ..RedisOptions::default() };
         let redis = RedisServer::start(options).unwrap();
         let client = redis::Client::open(redis.url()).unwrap();
@@ -100,7 +100,7 @@ impl Stage {
         Some(stage)
     }
 
-    /// Adds a session, and gives its id.
+    /// Adds a session; returns its id.
     pub fn session(&self) -> String {
         let id = Uuid::new_v4().to_string();
         self.set_session(&id, false);
@@ -112,18 +112,18 @@ impl Stage {
         let () = self.ask(&["SET", &format!("session:{id}"), &value]);
     }
 
-    /// All sessions.
+    /// Returns the ids of all sessions.
     pub fn sessions(&self) -> Vec<String> {
         self.after("session:")
     }
 
-    /// The ends of all keys that begin with this, sorted.
+    /// Returns the remainders of all keys with this prefix, sorted.
     pub fn after(&self, prefix: &str) -> Vec<String> {
         let keys: BTreeSet<String> = self.ask(&["KEYS", &format!("{prefix}*")]);
         keys.iter().map(|key| key[prefix.len()..].to_owned()).collect()
     }
 
-    /// A command to Redis, past everything that is judged.
+    /// Sends a command directly to Redis.
     #[track_caller]
     pub fn ask<T: FromRedisValue>(&self, words: &[&str]) -> T {
         redis::cmd(words[0]).arg(&words[1..]).query(&mut self.connect()).unwrap()
@@ -137,31 +137,31 @@ impl Stage {
         self.ask(&["GET", &format!("poll:lease:{target}")])
     }
 
-    /// When a lease ends, by the server's clock; not positive while there is none.
+    /// Returns the end of a lease by the server's clock; not positive if there is none.
     pub fn ends_at(&self, target: &str) -> i64 {
         self.ask(&["PEXPIRETIME", &format!("poll:lease:{target}")])
     }
 
-    /// Who has which lease.
+    /// Returns the holder of each leased target.
     pub fn leases(&self) -> BTreeMap<String, String> {
         let held = |target: String| Some((self.lease(&target)?, target));
         self.after("poll:lease:").into_iter().filter_map(held).map(|(by, of)| (of, by)).collect()
     }
 
-    /// What an instance has leased.
+    /// Returns the targets that an instance has leased.
     pub fn targets_of(&self, instance: &Instance) -> Vec<String> {
         let leases = self.leases().into_iter().filter(|(_, holder)| *holder == instance.id);
         leases.map(|(target, _)| target).collect()
     }
 
-    /// How many leases each of these has, in this order.
+    /// Returns the number of leases of each instance, in this order.
     pub fn shares(&self, instances: &[&Instance]) -> Vec<usize> {
         let leases = self.leases();
         let count = |of: &&Instance| leases.values().filter(|holder| **holder == of.id).count();
         instances.iter().map(count).collect()
     }
 
-    /// The epoch of the last grant of each target.
+    /// Returns the epoch of the last grant of each target.
     pub fn fences(&self) -> BTreeMap<String, u64> {
         let fence = |target: String| {
             let epoch = self.ask(&["GET", &format!("poll:fence:{target}")]);
@@ -184,7 +184,7 @@ impl Stage {
         entries.into_iter().map(|(_, fields)| entry(fields)).collect()
     }
 
-    /// The options that the design fixes, and the command.
+    /// Returns the arguments: options that the design fixes, and the command.
     fn words(&self, store: &str, script: &str) -> Vec<String> {
         let targets = format!("{store}?pattern=session:*&tombstone=deleted-session:");
         let (ttl, list_every, grace) = (ms(ttl()), ms(scaled(5)), ms(scaled(3)));
@@ -214,12 +214,12 @@ impl Stage {
         self.start_with(name, &self.redis.url(), POLL)
     }
 
-    /// Starts one that reaches Redis by another way, or polls with another script.
+    /// Starts an instance with another URL of Redis, or another poll script.
     pub fn start_with(&self, name: &str, store: &str, script: &str) -> Instance {
         self.known(name, self.tenure.start_this(name, self.command(store, script)))
     }
 
-    /// Starts several at once; each is running before any is waited for.
+    /// Starts several instances, then waits until each has logged its id.
     pub fn start_all<const N: usize>(&self, names: [&str; N]) -> [Instance; N] {
         let start = |name| self.tenure.start_this(name, self.command(&self.redis.url(), POLL));
         let running = names.map(|name| (name, start(name)));
@@ -238,7 +238,7 @@ impl Stage {
         Instance { running, id: id().unwrap(), log }
     }
 
-    /// Every line that polls have written so far.
+    /// Returns all lines that polls have written so far.
     pub fn history(&self) -> Vec<Line> {
         let text = self.tenure.text("polls");
         let lines = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
@@ -252,7 +252,7 @@ impl Stage {
         lines.map(line).collect()
     }
 
-    /// Waits, with the patience of all stories.
+    /// Waits for a condition, with the timeout of all stories.
     #[track_caller]
     pub fn until(&self, what: &str, holds: impl FnMut() -> bool) {
         if wait_until(what, patience(), holds).is_err() {
@@ -262,7 +262,7 @@ impl Stage {
         }
     }
 
-    /// Waits until each of these targets was polled so often after the first `seen` lines.
+    /// Waits until each target was polled `times` times after the first `seen` lines.
     #[track_caller]
     pub fn polled(&self, targets: &[String], times: usize, seen: usize) {
         self.until("all are polled", || {
@@ -272,7 +272,7 @@ impl Stage {
         });
     }
 
-    /// Waits until each of these was polled by somebody else, after the first `seen` lines.
+    /// Waits until each target was polled by another instance after the first `seen` lines.
     #[track_caller]
     pub fn taken_over(&self, targets: &[String], from: &str, seen: usize) {
         self.until("others poll them", || {
@@ -282,7 +282,7 @@ impl Stage {
         });
     }
 
-    /// Waits until these have so many leases, in this order or in another.
+    /// Waits until the instances have these numbers of leases, in any order.
     #[track_caller]
     pub fn shared(&self, instances: &[&Instance], mut shares: Vec<usize>) {
         shares.sort_unstable();
@@ -293,12 +293,12 @@ impl Stage {
         });
     }
 
-    /// What an instance has said.
+    /// Returns the log of an instance.
     pub fn log(&self, instance: &Instance) -> String {
         self.tenure.text(&instance.log)
     }
 
-    /// The targets of which an instance has said this.
+    /// Returns the targets for which an instance has logged this event.
     pub fn said_of(&self, instance: &Instance, event: &str) -> BTreeSet<String> {
         let log = self.log(instance);
         let whole = log.split_inclusive('\n').filter(|line| line.ends_with('\n'));
@@ -307,13 +307,13 @@ impl Stage {
         of.filter_map(|line| line["endpoint_id"].as_str().map(str::to_owned)).collect()
     }
 
-    /// Waits until an instance has said something.
+    /// Waits until an instance has logged a text.
     #[track_caller]
     pub fn said(&self, instance: &Instance, what: &str) {
         self.until(what, || self.log(instance).contains(what));
     }
 
-    /// Waits as long as a lease takes to be renewed so often, by its end: a look before a poll
+    /// Waits until the end of a lease has advanced by `times` renewals. A check before a poll
     /// extends it, too.
     #[track_caller]
     pub fn renewals(&self, target: &str, times: u32) {
@@ -322,9 +322,9 @@ impl Stage {
         self.until("the lease is renewed", || self.ends_at(target) >= later);
     }
 
-    /// Nobody has polled what was another's at that time: what each wrote under a lease is one
-    /// stretch, and epochs only grow. A poll that still ran when the next holder began has its last
-    /// line inside of the other's stretch.
+    /// Checks that no two instances polled a target at the same time: the lines of a lease are
+    /// contiguous, and epochs only grow. A poll that overlaps with the next holder has its last
+    /// line among those of the next lease.
     #[track_caller]
     pub fn each_alone(&self) {
         let lines = self.history();
@@ -340,7 +340,7 @@ impl Stage {
         }
     }
 
-    /// What these were polled by, from the line `seen` on, is who has the lease.
+    /// Checks that all polls from line `seen` on were by the current holders of the leases.
     #[track_caller]
     pub fn polled_by_holders(&self, seen: usize) {
         let leases = self.leases();
@@ -349,7 +349,7 @@ impl Stage {
         }
     }
 
-    /// The next grant of each of these came after the end that its lease had.
+    /// Checks that the next grant of each target came after the end of its lease.
     #[track_caller]
     pub fn granted_after(&self, ends: &BTreeMap<String, i64>) {
         let audit = self.audit();
@@ -363,7 +363,7 @@ impl Stage {
         }
     }
 
-    /// Every poll from the line `seen` on has a later epoch than its target had then.
+    /// Checks that all polls from line `seen` on have newer epochs than `fences`.
     #[track_caller]
     pub fn newer_than(&self, fences: &BTreeMap<String, u64>, seen: usize) {
         for line in &self.history()[seen..] {
@@ -372,7 +372,7 @@ impl Stage {
         }
     }
 
-    /// When each of these leases ends.
+    /// Returns the ends of these leases.
     pub fn ends(&self, targets: &[String]) -> BTreeMap<String, i64> {
         let end = |target: &String| {
             let end = self.ends_at(target);
@@ -384,26 +384,26 @@ impl Stage {
 }
 
 impl Instance {
-    /// Ends it as a power cut would.
+    /// Kills the process.
     pub fn crash(&mut self) {
         self.running.signal(Signal::KILL);
         self.running.wait();
     }
 
-    /// Asks it to end, and waits until it has.
+    /// Stops the process gracefully.
     pub fn stop(self) {
         self.running.signal(Signal::TERM);
         self.running.exits(0);
     }
 }
 
-/// The polls of a target that began.
+/// Returns the beginnings of a target's polls.
 pub fn polls_of<'a>(lines: &'a [Line], target: &'a str) -> impl Iterator<Item = &'a Line> {
     lines.iter().filter(move |line| line.began && line.target == target)
 }
 
-/// The most beats of a target in which others can be taken over: a TTL, and time to notice and to
-/// begin. Three times that, for machines on which beats come as they like.
+/// Returns the maximum number of polls of a target during a takeover: those of a TTL, and of the
+/// time to notice and begin, times three for slow machines.
 pub fn beats_of_a_takeover() -> usize {
     let notice = Duration::from_secs(2) + every();
     let beats = (ttl() + notice).as_millis() / every().as_millis();

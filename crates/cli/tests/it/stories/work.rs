@@ -1,4 +1,4 @@
-//! Story 1: work is distributed by itself.
+//! Story 1: work is distributed automatically.
 
 use super::stage::{Stage, beats_of_a_takeover, polls_of, ttl};
 
@@ -8,7 +8,7 @@ fn us1_1_one_instance_polls_everything() {
     let one = stage.start("1");
     let mut sessions = stage.sessions();
     stage.polled(&sessions, 2, 0);
-    // The keys are those of the design, and end with their holder.
+    // The keys are those of the design, with an expiry.
     let node = format!("poll:node:{}", one.id);
     assert_eq!(stage.ask::<String>(&["GET", &node]), "1");
     for target in &sessions {
@@ -16,7 +16,7 @@ fn us1_1_one_instance_polls_everything() {
         let left: u128 = stage.ask(&["PTTL", &format!("poll:lease:{target}")]);
         assert!((1..=ttl().as_millis()).contains(&left), "{left}");
     }
-    // Sessions come and go: one is new, one is paused, one is deleted, of one a rest is left.
+    // Sessions change: one is new, one paused, one deleted, and one has a tombstone.
     let [paused, deleted, buried] = &sessions[..3] else { panic!() };
     stage.set_session(paused, true);
     let () = stage.ask(&["DEL", &format!("session:{deleted}")]);
@@ -42,7 +42,7 @@ fn us1_2_a_third_instance_takes_part() {
     let (sessions, before) = (stage.sessions(), stage.leases());
     let c = stage.start("c");
     stage.shared(&[&a, &b, &c], vec![3, 3, 3]);
-    // Nothing has moved but to the third.
+    // Targets have moved only to the third instance.
     for (target, holder) in stage.leases() {
         assert!(holder == c.id || holder == before[&target], "{target} went to {holder}");
     }
@@ -66,7 +66,7 @@ fn us1_3_what_a_stopped_instance_had_is_polled_on() {
     for target in &own {
         assert!(polls_of(&meanwhile, target).count() <= beats_of_a_takeover(), "{meanwhile:#?}");
     }
-    // They were given back, nobody had to wait for their end.
+    // The leases were released; none had to expire.
     let audit = stage.audit();
     let kinds = audit.iter().filter(|entry| left.contains(&entry.target) && entry.instance == id);
     let kinds: Vec<_> = kinds.map(|entry| entry.kind.as_str()).collect();

@@ -1,4 +1,4 @@
-//! Who may come in.
+//! Authentication and authorization.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -22,7 +22,7 @@ on_both_stores! {
 }
 
 impl Place {
-    /// Makes a token and gives its secret and its id.
+    /// Creates a token; returns its secret and its id.
     #[track_caller]
     pub fn token(&self, words: &[&str]) -> (String, String) {
         let made = self.tenure(&[&["token", "create", "--json"], words].concat()).json();
@@ -76,7 +76,7 @@ fn a_token_opens_what_its_role_and_scope_say(place: &Place) {
         let answer = server.post_with(&format!("{FENCES}/reset"), reset.as_bytes(), &headers);
         assert_eq!(answer.status, status, "{answer:?}");
     }
-    // Nobody needs a token to ask whether it lives.
+    // Health checks need no token.
     assert_eq!(server.get("/health").status, 200);
     assert_eq!(server.get("/ready").status, 200);
     assert_eq!(server.get("/api/openapi.json").status, 200);
@@ -87,7 +87,7 @@ fn a_token_opens_what_its_role_and_scope_say(place: &Place) {
     );
 }
 
-/// A heartbeat, a dead letter and an event of a source; what the event got.
+/// Sends a heartbeat, a dead letter and an event; returns the response to the event.
 fn sends_all(server: &Server, token: &str, provider: &str, endpoint: &str) -> Value {
     let bearer = format!("Bearer {token}");
     let headers = [("content-type", "application/json"), ("authorization", bearer.as_str())];
@@ -114,7 +114,7 @@ fn a_read_token_with_an_endpoint_reads_that_one(place: &Place) {
     let (both, _) = place.token(&[&SCOPE[..], &["--role", "ingest", "--role", "read"]].concat());
     let (theirs, _) = place.token(&[&other[..], &["--role", "ingest", "--role", "read"]].concat());
     let (all, _) = place.token(&["--role", "read"]);
-    // The same endpoint, and another source.
+    // Another source with the same endpoint.
     place.tenure(&["channel", "add", "telegram", "--provider", "bots"]).ok();
     let alike = ["--channel", "telegram", "--provider", "bots", "--endpoint", "test_bot"];
     let (alike, _) = place.token(&[&alike[..], &["--role", "ingest"]].concat());
@@ -171,7 +171,7 @@ fn a_read_token_with_an_endpoint_reads_that_one(place: &Place) {
     submit(&server, &mine, "test_bot").refused(403, "forbidden");
 }
 
-/// A page goes on after the last one that was told, not after the last one that was looked at.
+/// A page continues after the last returned item, not after the last examined one.
 fn a_read_token_with_an_endpoint_turns_pages_and_sees_no_duties(place: &Place) {
     let token = |channel: &str, endpoint: &str| {
         let scope = ["--channel", channel, "--provider", channel, "--endpoint", endpoint];
@@ -224,8 +224,8 @@ fn a_read_token_with_an_endpoint_turns_pages_and_sees_no_duties(place: &Place) {
     }
 }
 
-/// For clients that cannot set a header. Nobody is ever asked for a password, so that no browser
-/// keeps one; and what a page of another site makes a browser send is refused.
+/// Clients that cannot set headers use the password of the URL. No response asks for a password, so
+/// that browsers do not store one, and requests from pages of other sites are refused.
 fn a_token_may_be_the_password_of_a_url(place: &Place) {
     let (ingest, _) = place.token(&SCOPE);
     let (read, _) = place.token(&["--role", "read"]);
@@ -275,7 +275,7 @@ fn a_revoked_token_is_out_at_once_on_every_replica(place: &Place) {
         let out = submit(server, &ingest, "test_bot").refused(401, "invalid_token");
         assert_eq!(out["message"], "Token has been revoked");
         with(server, &read, INBOX).refused(401, "invalid_token");
-        // Whoever shows what was good before does not guess, so nothing is counted.
+        // A revoked token is not a guess, so it is not counted as a failed attempt.
         for _ in 0..6 {
             with(server, &read, INBOX).refused(401, "invalid_token");
         }
@@ -292,7 +292,7 @@ fn a_token_is_replaced_while_both_are_good_and_expires(place: &Place) {
     place.tenure(&["token", "revoke", &id, "--reason", "replaced", "--force"]).ok();
     submit(&server, &old, "test_bot").refused(401, "invalid_token");
     submit(&server, &new, "test_bot").is(202);
-    // A hundred days later, which this replica has not noticed by itself.
+    // A hundred days pass, while this replica has the token cached.
     place.age("connector_tokens", &["expires_at"], 100 * 24 * 60);
     let over = submit(&server, &new, "test_bot").refused(401, "invalid_token");
     assert_eq!(over["message"], "Token has expired");
@@ -316,7 +316,7 @@ fn failed_attempts_are_limited_over_all_replicas(place: &Place) {
         limited.refused(429, "too_many_attempts");
         server.get(INBOX).refused(429, "too_many_attempts");
     }
-    // A good token is never kept out by its neighbours, whether this replica knows it or not.
+    // A valid token passes from a limited address, cached on this replica or not.
     for server in &replicas {
         submit(server, &ingest, "test_bot").is(202);
         with(server, &read, INBOX).is(200);
@@ -331,20 +331,20 @@ fn proxies_are_believed_as_far_as_they_are_trusted(place: &Place) {
         let bearer = format!("Bearer {token}");
         server.get_with(INBOX, &[("x-forwarded-for", address), ("authorization", &bearer)])
     };
-    // What the client says itself stands further left.
+    // Entries that the client sends itself are further left.
     for said in ["9.9.9.9, 10.0.0.1", "8.8.8.8, 10.0.0.1:5555"] {
         from(said, "nonsense").refused(401, "invalid_token");
     }
     from("7.7.7.7, 10.0.0.1", "nonsense").refused(429, "too_many_attempts");
     from("10.0.0.1, 10.0.0.2", "nonsense").refused(401, "invalid_token");
-    // Half of an address of IPv6 is one household.
+    // IPv6 addresses are counted by the first half.
     from("2001:db8::1", "nonsense").refused(401, "invalid_token");
     from("[2001:db8::2]:99", "nonsense").refused(401, "invalid_token");
     from("2001:db8::3", "nonsense").refused(429, "too_many_attempts");
     from("10.0.0.3", &read).is(200);
     server.stop();
 
-    // Without trusted proxies the header is only words.
+    // Without trusted proxies the header is ignored.
     let server = place.serve(&["--auth-failures", "2"]);
     let from = |address: &str| server.get_with(INBOX, &[("x-forwarded-for", address)]);
     from("10.1.0.1").refused(401, "invalid_token");
@@ -360,11 +360,11 @@ fn without_tokens_it_is_open_to_this_machine_alone(place: &Place) {
     server.get(INBOX).is(200);
     let health = server.get("/api/switchboard/ingest/health").is(200);
     assert_eq!(health["authenticated"], false);
-    // Somebody stands in between, or a browser was sent here by a page of somebody else.
+    // A proxy is in between, or a page of another site sends a browser here.
     server.get_with(INBOX, &[("x-forwarded-for", "10.0.0.1")]).refused(401, "invalid_token");
     server.get_with(INBOX, &[("forwarded", "for=10.0.0.1")]).refused(401, "invalid_token");
     server.get_with(INBOX, &[("host", "evil.example")]).refused(401, "invalid_token");
-    // With the first token the door closes.
+    // After the first token is created, a token is required.
     let (read, _) = place.token(&["--role", "read"]);
     let closed = || agent().get(server.url(INBOX)).call().unwrap().status() == 401;
     testkit::wait_until("the door closes", crate::running::LIMIT, closed).unwrap();

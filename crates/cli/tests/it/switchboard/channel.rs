@@ -1,4 +1,4 @@
-//! Channels that are added and removed, and fields that are not known.
+//! Adding and removing channels; unknown fields.
 
 use serde_json::{Value, json};
 use testkit::wait_until;
@@ -26,7 +26,7 @@ fn a_channel_is_known_at_once_and_forgotten_soon(place: &Place) {
     let add = ["channel", "add", "telegram_bot", "--provider", "telegram", "--json"];
     let added = place.tenure(&[&add[..], &["--alias", "telegram"]].concat()).json();
     assert_eq!(added["is"]["alias"], "telegram", "{added}");
-    // Every replica takes it, and its events are those of the other channel.
+    // Every replica accepts the channel, with the dedupe keys of its alias.
     let first = replicas[0].ingest(&of("telegram_bot", "1")).is(202);
     assert_eq!(first["duplicate"], true);
     let told = replicas[1].batch(&[of("telegram_bot", "2"), of("other", "3")]).is(202);
@@ -37,7 +37,7 @@ fn a_channel_is_known_at_once_and_forgotten_soon(place: &Place) {
     assert_eq!(last["source_channel"], "telegram_bot", "{last}");
     assert_eq!(last["dedupe_key"], "event:telegram:telegram:test_bot:2", "{last}");
 
-    // A token, and its heartbeats, go by the new name.
+    // The new name is valid in the scope of a token.
     let scope = ["--channel", "telegram_bot", "--provider", "telegram", "--endpoint", "test_bot"];
     place.tenure(&[&["token", "create", "--dry-run"][..], &scope].concat()).ok();
     let wrong = ["--channel", "other", "--provider", "telegram", "--endpoint", "test_bot"];
@@ -66,7 +66,7 @@ fn a_channel_is_known_at_once_and_forgotten_soon(place: &Place) {
         let is_refused = || server.ingest(&of("telegram_bot", "9")).status == 422;
         wait_until("the channel to be refused", LIMIT, is_refused).unwrap();
     }
-    // Its messages can still be asked for.
+    // Messages of a removed channel can still be read.
     let path = format!("{}?channel=telegram_bot", super::INBOX);
     assert!(!replicas[0].get(&path).is(200)["data"].as_array().unwrap().is_empty());
 }

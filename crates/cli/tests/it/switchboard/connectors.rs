@@ -1,4 +1,4 @@
-//! Looking after connectors.
+//! Managing connectors.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ on_both_stores! {
     connectors_are_archived_deleted_and_come_back
 }
 
-/// What the list says, by identity; the detail and the sums say the same.
+/// Returns the liveness in the list, by identity; checks that detail, sums and metrics agree.
 fn liveness(server: &Server) -> Vec<(String, String)> {
     let list = server.get(CONNECTORS).is(200)["data"].clone();
     let summary = server.get(&format!("{CONNECTORS}/summary")).is(200)["data"].clone();
@@ -40,7 +40,7 @@ fn liveness(server: &Server) -> Vec<(String, String)> {
 
 fn liveness_is_the_same_everywhere(place: &Place) {
     let server = place.serve(&[]);
-    // Each one is made older when the next one comes: 20, 10 and 3 minutes in the end.
+    // Each `age` applies to all earlier connectors: they end up 20, 10 and 3 minutes old.
     for (identity, minutes) in [("20m", 10), ("10m", 7), ("3m", 3), ("now", 0)] {
         server.beat(&heartbeat(identity, 1, 1, 1)).is(200);
         place.age("connector_registry", &["last_heartbeat_at"], minutes);
@@ -61,7 +61,7 @@ fn liveness_is_the_same_everywhere(place: &Place) {
     let server = place.serve(&["--liveness", "spec5"]);
     assert_eq!(liveness(&server), all(["offline", "offline", "stale", "online"]));
     server.kill();
-    // Five minutes between beats: online for 12.5, stale for 25.
+    // With an interval of five minutes: online for 12.5 minutes, stale until 25.
     place.execute("UPDATE connector_registry SET interval_micros = 300000000");
     let server = place.serve(&["--liveness", "observed"]);
     assert_eq!(liveness(&server), all(["online", "stale", "online", "online"]));
@@ -127,7 +127,7 @@ fn connectors_are_archived_deleted_and_come_back(place: &Place) {
     server.get(&path).fails(404, "not_found");
     server.get(&format!("{path}/heartbeats")).fails(404, "not_found");
     server.get(&format!("{path}/stats")).fails(404, "not_found");
-    // It comes again as a new one.
+    // Its next heartbeat registers it as a new connector.
     connector.beat(&heartbeat("a/b", 1, 3, 4)).is(200);
     assert_eq!(server.get(&path).is(200)["data"]["counters"]["messages_ingested"], 4);
     let trail = place.tenure(&AUDIT).json()["audit"].to_string();
@@ -147,7 +147,7 @@ fn is_counted_again(place: &Place, server: &Server, path: &str) {
         .map(|words| place.tenure(words).json());
     assert_eq!((&dry["dry_run"], &dry["recounted"]), (&json!(true), &json!(false)), "{dry}");
     assert_eq!(trail, after);
-    // Retention may have moved it on meanwhile, never back.
+    // Retention may have moved the start forward, but not back.
     let again = place.tenure(&words).json()["since"].clone();
     assert!(again.as_str() >= counted["since"].as_str(), "{again} {counted}");
 }

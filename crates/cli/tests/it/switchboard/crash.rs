@@ -1,4 +1,4 @@
-//! Processes and servers that end in the middle of it.
+//! Replicas and database servers that are killed under load.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -11,14 +11,14 @@ use ureq::Agent;
 use super::{Answer, BATCH, Place, Server, agent, envelope, holds_each_once};
 use crate::running::LIMIT;
 
-/// Events that clients submit and, until they are told that it was done, submit again.
+/// Events that clients submit again until they are acknowledged.
 struct Load {
     events: usize,
-    /// Event and request, of what was acknowledged.
+    /// Request ids of acknowledged events, by event id.
     told: Mutex<BTreeMap<String, String>>,
     acknowledged: AtomicU64,
     unavailable: AtomicU64,
-    /// 503 without saying when to come again, or a status that no client should see here.
+    /// 503 without `retry-after`, or a status that no client should see here.
     surprises: Mutex<Vec<Answer>>,
     stopped: AtomicBool,
 }
@@ -38,14 +38,14 @@ impl Load {
         }
     }
 
-    /// The events of a client, in batches.
+    /// Returns the events of a client, in batches.
     fn batches(&self, client: usize) -> Vec<Vec<Value>> {
         let mine = (0..self.events).filter(|n| n % CLIENTS == client);
         let mine: Vec<Value> = mine.map(|n| envelope(&format!("event-{n}"))).collect();
         mine.chunks(SIZE).map(<[Value]>::to_vec).collect()
     }
 
-    /// Submits everything of a client once, in order, until it is stopped.
+    /// Submits all events of a client once, in order, unless stopped.
     fn submit(&self, client: usize, servers: &[&Server]) {
         let agent = agent();
         for (n, batch) in self.batches(client).iter().enumerate() {
@@ -56,7 +56,7 @@ impl Load {
         }
     }
 
-    /// Submits everything of a client until all of it is acknowledged.
+    /// Submits all events of a client until all are acknowledged.
     fn submit_all(&self, client: usize, servers: &[&Server]) {
         let agent = agent();
         for (n, batch) in self.batches(client).iter().enumerate() {
@@ -99,7 +99,7 @@ impl Load {
         wait_until("batches are acknowledged", LIMIT, enough).unwrap();
     }
 
-    /// Everything is there once, under the ids that were told, and nobody saw anything strange.
+    /// Checks that each event is stored once under its acknowledged id, without surprises.
     #[track_caller]
     fn ends_well(self, server: &Server) {
         let surprises = self.surprises.into_inner().unwrap();
@@ -153,7 +153,7 @@ fn one_of_two_replicas_is_killed(place: &Place) {
     load.ends_well(&replicas[1]);
 }
 
-/// Clients are told to come again, and when the database is back, everything is as it should be.
+/// Clients are told to retry; after the restart, every event is stored once.
 #[test]
 fn postgres_is_restarted_under_load() {
     if testkit::service(testkit::TEST_POSTGRES).is_none() {

@@ -1,4 +1,4 @@
-//! Starting, being watched, and ending.
+//! Shutdown, metrics, replicas and TLS.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -17,7 +17,7 @@ on_both_stores! {
     two_replicas_are_one_switchboard
 }
 
-/// It is told to end while it waits for a body: that request is read to its end and answered.
+/// TERM arrives while the server waits for a body: it reads the whole request and responds.
 fn a_request_under_way_is_finished(place: &Place) {
     let server = place.serve(&[]);
     let body = envelope("1").to_string();
@@ -43,7 +43,7 @@ fn a_request_under_way_is_finished(place: &Place) {
     assert_eq!(place.serve(&[]).inbox().len(), 1);
 }
 
-/// Requests keep coming while it is told to end: whoever is let in is answered and stored.
+/// Requests keep coming during shutdown: every accepted event is stored.
 fn it_ends_when_everybody_is_answered(place: &Place) {
     let server = place.serve(&[]);
     let mut stored: Vec<String> = Vec::new();
@@ -64,7 +64,7 @@ fn it_ends_when_everybody_is_answered(place: &Place) {
                                 answer.refused(503, "shutting_down");
                                 break;
                             }
-                            // No new connection is taken any more.
+                            // The server accepts no new connections.
                             Err(_) => break,
                         }
                     }
@@ -119,7 +119,7 @@ fn two_replicas_are_one_switchboard(place: &Place) {
 
 #[test]
 fn it_speaks_tls() {
-    // Another test may have done it before.
+    // This fails if another test has installed it.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let certificates = Certificates::make("client").unwrap();
     let place = Place::sqlite();

@@ -1,4 +1,4 @@
-//! What a replaced holder still sends is refused (R11).
+//! Fencing: submissions of a replaced holder are refused (R11).
 
 use serde_json::json;
 
@@ -39,7 +39,7 @@ fn an_older_epoch_stores_nothing(place: &Place) {
         (&refused["duty"], &refused["newest_epoch"], &refused["newest_instance"]),
         (&json!("telegram/bot-42"), &json!(20), &json!("b"))
     );
-    // Not even a copy of what is there, and a whole batch neither.
+    // A duplicate is refused, too, and so is a whole batch.
     under(&server, "1", "19", "a").refused(409, "fenced");
     let batch = json!([envelope("4"), envelope("5")]).to_string();
     server.post_with(BATCH, batch.as_bytes(), &held("18", "a")).refused(409, "fenced");
@@ -52,7 +52,7 @@ fn an_older_epoch_stores_nothing(place: &Place) {
         .post_with(LETTERS, letter.to_string().as_bytes(), &held("19", "a"))
         .refused(409, "fenced");
     assert_eq!(server.get(LETTERS).is(200)["data"], json!([]));
-    // Without a fence nothing is compared; another duty has its own.
+    // A submission without a hold is not fenced.
     server.ingest(&envelope("6")).is(202);
     assert_eq!(server.inbox().len(), 3);
 }
@@ -125,13 +125,13 @@ fn two_replicas_know_the_same_fence(place: &Place) {
 
 fn a_token_fences_its_own_source_alone(place: &Place) {
     let server = place.serve(&[]);
-    // Seen while it was open: it counts for every source.
+    // An epoch seen before tokens were required applies to every source.
     under(&server, "0", "3", "first").is(202);
     let (bot, _) = place.token(&SCOPE);
     let other = [&SCOPE[..5], &["other_bot"]].concat();
     let (other, _) = place.token(&other);
     let (admin, _) = place.token(&["--role", "admin"]);
-    // Another replica asks for tokens from its start.
+    // A new replica requires tokens from its start.
     let server = place.serve(&[]);
     let post = |token: &str, path: &str, body: &str, epoch: &str, instance: &str| {
         let bearer = format!("Bearer {token}");
@@ -143,7 +143,7 @@ fn a_token_fences_its_own_source_alone(place: &Place) {
     let bare = post(&bot, INGEST, &event, "2", "stale").refused(409, "fenced");
     assert_eq!((&bare["newest_epoch"], &bare["newest_instance"]), (&json!(null), &json!(null)));
     post(&bot, INGEST, &event, "5", "holder").is(202);
-    // Somebody else's token under the same name.
+    // A token of another source announces epochs of the same duty.
     let last = "9007199254740991";
     post(&other, BATCH, "[]", last, "thief").refused(403, "epoch_ahead");
     post(&other, BATCH, "[]", "1700000000000000", "thief").is(202);

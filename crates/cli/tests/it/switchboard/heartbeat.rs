@@ -1,4 +1,4 @@
-//! Connectors say that they live.
+//! Heartbeats of connectors.
 
 use std::process::Command;
 
@@ -14,7 +14,7 @@ on_both_stores! {
     liveness_beats_history
 }
 
-/// As the README shows it.
+/// A heartbeat sent with curl.
 const CURL: &str = r#"
 curl -sS "$URL/api/switchboard/heartbeat" -H 'Content-Type: application/json' -d @- <<END
 {
@@ -46,7 +46,7 @@ fn a_connector_registers_itself_and_is_followed(place: &Place) {
     answer["server_time"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
     assert_eq!(answer.get("warnings"), None);
 
-    // The same process goes on, without a checkpoint; then another one begins.
+    // The same process continues without a checkpoint, then another one begins.
     let first = heartbeat("test_bot", 1, 120, 8);
     server.beat(&first).is(200);
     let connector = shown(&server, "test_bot");
@@ -63,13 +63,13 @@ fn a_connector_registers_itself_and_is_followed(place: &Place) {
     assert_eq!(connector["counters"]["messages_ingested"], 9);
     assert_eq!(connector["instances"].as_array().unwrap().len(), 2);
 
-    // One that was on its way for long changes nothing, but it is in the history.
+    // A delayed heartbeat changes nothing, but is in the history.
     let mut late = first.clone();
     late["status"]["uptime_s"] = json!(90);
     late["counters"]["messages_ingested"] = json!(6);
     server.beat(&late).is(200);
     assert_eq!(shown(&server, "test_bot")["counters"]["messages_ingested"], 9);
-    // A counter that went down, and clocks that are off.
+    // A counter decreases, and the connector's clock is wrong.
     server.beat(&heartbeat("test_bot", 2, 2, 0)).is(200);
     for (uptime, sent_at, word) in
         [(3, "1970-01-01T00:00:00Z", "behind"), (4, "2200-01-01T00:00:00Z", "ahead")]
@@ -105,7 +105,7 @@ fn what_was_heard_is_told(place: &Place, server: &Server) {
     let [one, two] = [1, 2].map(uuid::Uuid::from_u128);
     for line in [
         "telegram_bot test_bot: registered by its first heartbeat",
-        &format!("telegram_bot test_bot: instance {two} is current, instead of {one}"),
+        &format!("telegram_bot test_bot: instance {two} replaced {one}"),
         "a counter decreased",
         "s behind",
         "s ahead",
@@ -160,7 +160,7 @@ fn bad_beats_are_refused_and_change_nothing(place: &Place) {
     let refused = server.metric("tenure_switchboard_heartbeats_total{outcome=\"refused\"}");
     assert_eq!(refused, Some(cases.len() as f64 + 3.0));
 
-    // Whatever else a name holds, it is found under it, and a log shows it harmlessly.
+    // Other characters of a name are accepted, work in paths, and are escaped in the log.
     let odd = "gmail:user/a@b.c?<script>\u{1b}[2J%2F";
     server.beat(&heartbeat(odd, 1, 1, 1)).is(200);
     let path = "gmail:user%2Fa@b.c%3F%3Cscript%3E%1B%5B2J%252F";
@@ -192,7 +192,7 @@ fn a_token_beats_for_its_scope(place: &Place) {
     server.beat(&heartbeat("test_bot", 1, 2, 1)).refused(403, "forbidden");
     server.token = None;
     server.beat(&heartbeat("test_bot", 1, 2, 1)).refused(401, "invalid_token");
-    // It was good a moment ago, and this replica knows it.
+    // This replica has cached the token that is revoked.
     server.token = Some(secret);
     let words = ["token", "revoke", &id, "--reason", "test", "--force"];
     assert_eq!(place.tenure(&words).code, Some(0));
@@ -204,7 +204,7 @@ fn a_token_beats_for_its_scope(place: &Place) {
     assert_eq!(list["data"][0]["uptime_s"], 1);
 }
 
-/// What could not be written is said at once, and counted with the next beat.
+/// A heartbeat missing in the history causes a warning; the next one includes its counts.
 fn liveness_beats_history(place: &Place) {
     let server = place.serve(&["--statistics-every", "200ms"]);
     server.beat(&heartbeat("test_bot", 1, 1, 1)).is(200);

@@ -23,7 +23,7 @@ fn the_inbox_is_followed_from_a_cursor(place: &Place) {
     let (position, tag) = next.split_once('.').unwrap();
     assert!(position == "10" && page["data"][9]["request_id"].as_str().unwrap().ends_with(tag));
     assert_eq!(page["meta"], json!({ "next_after": next, "at_end": false, "trimmed": 0 }));
-    // A bare position is taken, too.
+    // A bare position is accepted, too.
     for after in [next.as_str(), "10"] {
         let page = server.get(&format!("{INBOX}?limit=5&after={after}")).is(200);
         assert_eq!(page["data"][0]["position"], 11);
@@ -33,7 +33,7 @@ fn the_inbox_is_followed_from_a_cursor(place: &Place) {
     let end = page["meta"]["next_after"].as_str().unwrap().to_owned();
     assert_eq!(page["data"][14]["cursor"], end.as_str());
     assert_eq!(page["meta"]["at_end"], true);
-    // At the end it is asked again from the same place; whoever waits is told at once.
+    // At the end, the cursor stays the same; a waiting reader gets a new message at once.
     let page = server.get(&format!("{INBOX}?after={end}")).is(200);
     assert_eq!((&page["data"], &page["meta"]["next_after"]), (&json!([]), &json!(end)));
     let waited = std::thread::scope(|scope| {
@@ -104,7 +104,7 @@ fn letter(envelope: Value) -> Value {
     })
 }
 
-/// What was stored before its token ended is not answered as if it had not been.
+/// If the token ends during a replay, the response says that the event was submitted.
 #[test]
 fn a_replay_whose_token_ends_on_the_way_tells_what_was_stored() {
     let place = Place::sqlite();
@@ -128,7 +128,7 @@ fn dead_letters_are_kept_replayed_and_discarded(place: &Place) {
     let server = place.serve(&[]);
     let good = server.post(LETTERS, &letter(envelope("1"))).is(202);
     assert_eq!((&good["status"], &good["duplicate"]), (&json!("kept"), &json!(false)));
-    // A connector that crashed before it noted that it had posted, posts again.
+    // A repeated post, as after a crash of the connector, is a duplicate.
     let again = server.post(LETTERS, &letter(envelope("1"))).is(202);
     assert_eq!((&again["id"], &again["duplicate"]), (&good["id"], &json!(true)));
     let broken = server.post(LETTERS, &letter(json!({ "half": "of it" }))).is(202);
@@ -158,8 +158,8 @@ fn dead_letters_are_kept_replayed_and_discarded(place: &Place) {
     assert_eq!(server.inbox().len(), 1);
 }
 
-/// Bodies go first. The key stays and still tells the first one's id; after its own retention the
-/// same event is a new one.
+/// Bodies are deleted first. The dedupe key stays and returns the first id; after the key's own
+/// retention, the same event is new.
 fn what_is_past_its_retention(place: &Place) {
     let server = place.serve(&["--keep-bodies", "1h", "--keep-keys", "2h"]);
     let id = server.ingest(&envelope("1")).is(202)["request_id"].as_str().unwrap().to_owned();
@@ -174,7 +174,7 @@ fn what_is_past_its_retention(place: &Place) {
     let copy = server.ingest(&envelope("1")).is(202);
     assert_eq!((&copy["request_id"], &copy["duplicate"]), (&json!(id), &json!(true)));
     server.stop();
-    // PostgreSQL notes to the hour when it was seen, and keeps it that much longer.
+    // PostgreSQL stores `last_seen_at` to the hour, and keeps keys that much longer.
     place.age("ingest_dedupe", &["first_seen_at", "last_seen_at"], 200);
     let server = place.serve(&["--keep-bodies", "1h", "--keep-keys", "2h"]);
     let forgotten = || server.get(&format!("{INBOX}/{id}")).status == 404;
@@ -182,11 +182,11 @@ fn what_is_past_its_retention(place: &Place) {
     let new = server.ingest(&envelope("1")).is(202);
     assert_eq!(new["duplicate"], false);
     assert_ne!(new["request_id"], id.as_str());
-    // Positions go on where they were.
+    // Positions continue.
     assert_eq!(server.inbox()[0]["position"], 2);
 }
 
-/// Three events, a backup, two more that are read, the restore, and three new ones.
+/// Three events, a backup, two more events that are read, the restore, and three new events.
 fn a_reader_notices_that_the_inbox_was_restored(place: &Place) {
     let server = place.serve(&[]);
     let read = |after: &str| server.get(&format!("{INBOX}?after={after}"));
@@ -201,7 +201,7 @@ fn a_reader_notices_that_the_inbox_was_restored(place: &Place) {
     let third = next(&read("0").is(200));
     server.batch(&[envelope("d"), envelope("e")]).is(202);
     let fifth = next(&read(&third).is(200));
-    // Whoever waits is told at once, too.
+    // A waiting reader is notified, too.
     let told = std::thread::scope(|scope| {
         let waiting = scope.spawn(|| read(&format!("{fifth}&wait=30")));
         place.execute("DELETE FROM message_inbox WHERE position > 3");

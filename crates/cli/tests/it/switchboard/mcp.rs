@@ -1,4 +1,4 @@
-//! MCP clients, as others write them, and those that misbehave.
+//! MCP: third-party clients, and clients that misbehave.
 
 mod abuse;
 mod clients;

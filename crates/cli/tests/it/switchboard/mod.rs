@@ -1,4 +1,4 @@
-//! `tenure serve` as its clients meet it, on SQLite and on PostgreSQL.
+//! `tenure serve`, tested by its clients, on SQLite and on PostgreSQL.
 
 mod access;
 mod channel;
@@ -27,7 +27,7 @@ use ureq::http::Response;
 use crate::running::{LIMIT, Running};
 use crate::tenure::Tenure;
 
-/// Registers each case for both kinds of store.
+/// Registers each case for both stores.
 macro_rules! on_both_stores {
     ($($case:ident)*) => {
         mod sqlite {
@@ -43,7 +43,7 @@ macro_rules! on_both_stores {
 }
 pub(crate) use on_both_stores;
 
-/// Where the switchboards of one test keep everything.
+/// Store of the switchboards of one test.
 pub struct Place {
     pub tenure: Tenure,
     pub url: String,
@@ -56,13 +56,13 @@ impl Place {
         Self { tenure, url }
     }
 
-    /// A schema of its own on the server of the test run.
+    /// Uses a schema of its own on the server of the test run.
     pub fn postgres() -> Option<Self> {
         let server = service(TEST_POSTGRES)?;
         Some(Self { tenure: Tenure::new(), url: in_a_schema(&server) })
     }
 
-    /// A PostgreSQL of its own, to be mistreated.
+    /// Uses a schema on a PostgreSQL server that the test may kill.
     pub fn on(server: &testkit::PostgresServer) -> Self {
         Self { tenure: Tenure::new(), url: in_a_schema(&server.url()) }
     }
@@ -78,7 +78,7 @@ impl Place {
         testkit::psql(url, &format!("SET search_path = {schema}; {sql}")).unwrap();
     }
 
-    /// Makes the rows of a table so many minutes older.
+    /// Makes the rows of a table older.
     pub fn age(&self, table: &str, columns: &[&str], minutes: u64) {
         let older = |column: &&str| match self.url.starts_with("sqlite:") {
             true => format!("{column} = {column} - {}", minutes * 60_000_000),
@@ -109,7 +109,7 @@ impl Place {
         server
     }
 
-    /// What a server has said.
+    /// Returns the log of a server.
     pub fn said(&self, server: &Server) -> String {
         self.tenure.text(&server.log)
     }
@@ -120,23 +120,23 @@ fn in_a_schema(url: &str) -> String {
     format!("{url}{separator}schema=sw_{}", uuid::Uuid::new_v4().simple())
 }
 
-/// Where it says that it listens.
+/// Finds the address in the log of a server.
 pub fn address(log: &str) -> Option<SocketAddr> {
     let (_, rest) = log.split_once("://127.0.0.1:")?;
     let port: String = rest.chars().take_while(char::is_ascii_digit).collect();
     Some(SocketAddr::from(([127, 0, 0, 1], port.parse().ok()?)))
 }
 
-/// One replica.
+/// A replica.
 pub struct Server {
     pub at: SocketAddr,
     pub running: Running,
     log: String,
-    /// Shown with every request.
+    /// Token of every request.
     pub token: Option<String>,
 }
 
-/// What came back.
+/// A response.
 #[derive(Clone, Debug)]
 pub struct Answer {
     pub status: u16,
@@ -156,14 +156,14 @@ impl Answer {
         Self { status: response.status().as_u16(), headers, body }
     }
 
-    /// The status is this one; gives the body.
+    /// Checks the status; returns the body.
     #[track_caller]
     pub fn is(self, status: u16) -> Value {
         assert_eq!(self.status, status, "{self:?}");
         self.body
     }
 
-    /// It was refused with this status and code, and says why.
+    /// Checks status and error code, and that there is a message; returns the body.
     #[track_caller]
     pub fn refused(self, status: u16, error: &str) -> Value {
         assert_eq!((self.status, &self.body["error"]), (status, &json!(error)), "{self:?}");
@@ -173,7 +173,7 @@ impl Answer {
 }
 
 impl Answer {
-    /// The same in the form that dashboards know.
+    /// Checks an error in the form that dashboards expect.
     #[track_caller]
     pub fn fails(self, status: u16, code: &str) -> Value {
         let error = &self.body["error"];
@@ -185,7 +185,7 @@ impl Answer {
     }
 }
 
-/// A connection of a client, kept alive.
+/// Creates an HTTP client that keeps its connection alive.
 pub fn agent() -> Agent {
     let config = Agent::config_builder().http_status_as_error(false);
     config.timeout_global(Some(LIMIT)).build().into()
@@ -222,7 +222,7 @@ impl Server {
         self.try_post(&agent(), path, body, headers).unwrap()
     }
 
-    /// The server may not be there, or go away meanwhile.
+    /// Posts to a server that may be down.
     pub fn try_post(
         &self,
         agent: &Agent,
@@ -255,7 +255,7 @@ impl Server {
         self.post(HEARTBEAT, heartbeat)
     }
 
-    /// A sample of the metrics, as it is written.
+    /// Returns the value of a metric, by name and labels.
     #[track_caller]
     pub fn metric(&self, name: &str) -> Option<f64> {
         let Value::String(text) = self.get("/metrics").is(200) else { panic!() };
@@ -273,7 +273,7 @@ impl Server {
         self.post(BATCH, &Value::Array(envelopes.to_vec()))
     }
 
-    /// The whole inbox, page by page, in its order.
+    /// Reads the whole inbox, page by page.
     #[track_caller]
     pub fn inbox(&self) -> Vec<Value> {
         let (mut all, mut after) = (Vec::new(), "0".to_owned());
@@ -292,7 +292,7 @@ impl Server {
         self.running.wait();
     }
 
-    /// Asks it to end, and it does so without complaint.
+    /// Stops the server gracefully.
     pub fn stop(self) {
         self.running.signal(Signal::TERM);
         self.running.exits(0);
@@ -308,7 +308,7 @@ pub const FENCES: &str = "/api/switchboard/fences";
 pub const HEARTBEAT: &str = "/api/switchboard/heartbeat";
 pub const CONNECTORS: &str = "/api/connectors";
 
-/// A beat of a process that runs for so many seconds and has ingested so many messages.
+/// Returns a heartbeat with this uptime and number of ingested messages.
 pub fn heartbeat(identity: &str, instance: u128, uptime_s: u64, ingested: u64) -> Value {
     json!({
         "schema_version": "connector.heartbeat.v1",
@@ -325,12 +325,12 @@ pub fn heartbeat(identity: &str, instance: u128, uptime_s: u64, ingested: u64) -
     })
 }
 
-/// As RFC 3339 has it.
+/// Returns the current time in RFC 3339 format.
 pub fn now() -> String {
     jiff::Timestamp::now().to_string()
 }
 
-/// An event of the bot `test_bot`.
+/// Returns an event of `test_bot`.
 pub fn envelope(event_id: &str) -> Value {
     json!({
         "schema_version": "ingest.v1",
@@ -345,12 +345,12 @@ pub fn envelope(event_id: &str) -> Value {
     })
 }
 
-/// So many, each with an id of its own.
+/// Returns `count` events with different ids.
 pub fn envelopes(count: usize) -> Vec<Value> {
     (0..count).map(|n| envelope(&format!("event-{n}"))).collect()
 }
 
-/// The inbox holds each of these once, under the ids that were told. Positions have no gaps.
+/// Checks that the inbox has each event once, under its acknowledged id, without position gaps.
 #[track_caller]
 pub fn holds_each_once(inbox: &[Value], told: &BTreeMap<String, String>) {
     let mut found = BTreeMap::new();
@@ -365,7 +365,7 @@ pub fn holds_each_once(inbox: &[Value], told: &BTreeMap<String, String>) {
     assert_eq!(positions, dense);
 }
 
-/// More of everything in `cargo xtask soak`.
+/// Whether this is a run of `cargo xtask soak`, with higher load.
 pub fn soaking() -> bool {
     std::env::var_os("TENURE_SOAK").is_some()
 }

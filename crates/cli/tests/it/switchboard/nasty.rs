@@ -24,7 +24,7 @@ fn raw_envelope(event: &str, raw: &str, text: &str) -> String {
     given.to_string().replace("\"PAYLOAD\"", &payload)
 }
 
-/// NUL, half of a surrogate pair, numbers that no machine type holds, keys twice, odd spaces.
+/// NUL, half a surrogate pair, numbers beyond all machine types, duplicate keys, odd spaces.
 fn what_json_can_say_is_kept_as_it_was_said(place: &Place) {
     let server = place.serve(&[]);
     let raw = r#"{"nul":"a\u0000b", "half":"\ud83d", "big":1e999,
@@ -38,7 +38,7 @@ fn what_json_can_say_is_kept_as_it_was_said(place: &Place) {
     assert!(shown.contains(raw), "{shown}");
     assert!(shown.contains(r"half \ud83d and \u0000 nul"), "{shown}");
 
-    // Where it would be a name, it is refused.
+    // Names with such characters are refused.
     for bad in [r"a\u0000b", r"\ud83d"] {
         let body = envelope("BAD").to_string().replace("BAD", bad);
         let refused = server.post_with(INGEST, body.as_bytes(), &JSON);
@@ -47,7 +47,7 @@ fn what_json_can_say_is_kept_as_it_was_said(place: &Place) {
     assert_eq!(server.get("/health").status, 200);
 }
 
-/// The body of a page as it comes.
+/// Returns a response body as text.
 fn text(server: &Server, path: &str) -> String {
     let mut response = super::agent().get(server.url(path)).call().unwrap();
     response.body_mut().read_to_string().unwrap()
@@ -112,7 +112,7 @@ fn connect(server: &Server) -> TcpStream {
 
 fn raw_request(server: &Server, request: &str) -> String {
     let mut socket = connect(server);
-    // It may have answered and gone before it has read everything.
+    // The server may respond and close the connection before it has read everything.
     let _ = socket.write_all(request.as_bytes());
     answer(socket)
 }
@@ -129,7 +129,7 @@ fn answer(mut socket: TcpStream) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Only the head is sent: it must be answered without the body.
+/// Sends only the head; the server has to respond without the body.
 fn refused_early(server: &Server, path: &str, body: &str) -> String {
     let head = format!(
         "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
@@ -139,7 +139,7 @@ fn refused_early(server: &Server, path: &str, body: &str) -> String {
     raw_request(server, &head)
 }
 
-/// Chunks until the server has had enough.
+/// Sends chunks until the server responds.
 fn endless_chunks(server: &Server) -> String {
     let mut socket = connect(server);
     let head = format!(
@@ -160,8 +160,8 @@ fn endless_chunks(server: &Server) -> String {
     answer(socket)
 }
 
-/// Somebody added a rule of their own to the table. Neighbours in the same batch, and in the same
-/// group of other connections, are stored.
+/// A constraint was added to the table. Other events of the same batch, and events of other
+/// connections in the same commit group, are stored.
 fn a_row_that_the_store_refuses_fails_alone(place: &Place) {
     let server = place.serve(&[]);
     place.execute(match place.url.starts_with("sqlite:") {
@@ -193,8 +193,8 @@ fn a_row_that_the_store_refuses_fails_alone(place: &Place) {
     assert_eq!(server.inbox().len(), 39);
 }
 
-/// The events of a batch that has such a row are stored one by one. When the hold is replaced
-/// meanwhile, those before are stored, and are told as such.
+/// Events of a batch with such a row are stored one by one. If the hold is replaced meanwhile, the
+/// response reports the earlier ones as stored.
 fn a_batch_that_is_fenced_in_the_middle_tells_what_was_stored(place: &Place) {
     let server = place.serve(&[]);
     place.execute(match place.url.starts_with("sqlite:") {
@@ -228,7 +228,7 @@ fn a_batch_that_is_fenced_in_the_middle_tells_what_was_stored(place: &Place) {
         assert_eq!((&item["epoch"], &item["newest_epoch"]), (&json!(1), &json!(9)), "{told}");
     }
     assert_eq!(server.inbox().len(), 2);
-    // Where nothing was stored, the whole is refused.
+    // If nothing was stored, the whole batch is refused.
     under(&["3", "poison"]).refused(409, "fenced");
     assert_eq!(server.inbox().len(), 2);
 }

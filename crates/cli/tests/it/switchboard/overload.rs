@@ -1,4 +1,4 @@
-//! More than it can take.
+//! Overload: memory, slow clients, full disks.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -8,7 +8,7 @@ use super::{BATCH, INGEST, Place, Server, agent, envelope};
 use crate::running::LIMIT;
 use crate::tenure::Tenure;
 
-/// The most memory that a process had so far, in KiB.
+/// Returns the peak memory of a server so far, in KiB.
 pub(super) fn peak_memory(server: &Server) -> u64 {
     let pid = server.running.pid().as_raw_pid();
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
@@ -16,9 +16,8 @@ pub(super) fn peak_memory(server: &Server) -> u64 {
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// Large bodies from many connections at once, clients that stop in the middle of theirs, and
-/// clients that never read: those it cannot take are told so, memory stays where it is, and it goes
-/// on to answer.
+/// Clients send large bodies over many connections, stop in the middle of a body, or never read.
+/// The server rejects excess requests, its memory stays bounded, and it keeps responding.
 #[test]
 fn memory_is_bounded_whatever_comes() {
     let place = Place::sqlite();
@@ -35,7 +34,7 @@ fn memory_is_bounded_whatever_comes() {
                 for round in 0..3 {
                     let body = large_batch(client * 100 + round, text);
                     let kind = [("content-type", "application/json")];
-                    // Who is turned away may find the connection closed before all is sent.
+                    // A rejected client may find the connection closed while it sends.
                     let answer = server.try_post(&agent, BATCH, body.as_bytes(), &kind);
                     match answer.map(|answer| answer.status) {
                         Ok(202) => taken.fetch_add(1, Ordering::Relaxed),
@@ -50,7 +49,7 @@ fn memory_is_bounded_whatever_comes() {
     assert!(peak < 150 << 10, "{peak} KiB");
     let (taken, turned_away) = (taken.into_inner(), turned_away.into_inner());
     assert!(taken > 0 && turned_away > 0, "{taken} taken, {turned_away} turned away");
-    // Once the crowd has gone, there is room for everybody.
+    // Afterwards, requests are accepted again.
     testkit::wait_until("there is room again", LIMIT, || {
         server.ingest(&envelope("after")).status == 202
     })
@@ -60,7 +59,7 @@ fn memory_is_bounded_whatever_comes() {
     server.stop();
 }
 
-/// 4 MiB of envelopes.
+/// Returns a batch of 4 MiB.
 fn large_batch(seed: usize, text: &str) -> String {
     let large = |n: usize| {
         let mut given = envelope(&format!("large-{seed}-{n}"));
@@ -72,7 +71,7 @@ fn large_batch(seed: usize, text: &str) -> String {
 
 const OPENAPI: &str = "GET /api/openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n";
 
-/// Sends half of a request, or asks for much and reads nothing.
+/// Sends half a request, or many requests without reading the responses.
 fn stuck_client(server: &Server, n: usize) -> TcpStream {
     let mut socket = TcpStream::connect(server.at).unwrap();
     let head = format!(
@@ -81,13 +80,13 @@ fn stuck_client(server: &Server, n: usize) -> TcpStream {
     );
     let pages = OPENAPI.repeat(200);
     let request = if n.is_multiple_of(2) { head } else { pages };
-    // It may be full by now.
+    // The server may reject the connection.
     let _ = socket.write_all(request.as_bytes());
     socket
 }
 
-/// Clients that stop in the middle of a head or of a body are cut off, and so is one that takes
-/// nothing of its answers.
+/// Clients that stop in the middle of a head or body are disconnected, and so is one that does not
+/// read its responses.
 #[test]
 fn a_slow_client_is_cut_off() {
     let place = Place::sqlite();
@@ -114,7 +113,7 @@ fn a_slow_client_is_cut_off() {
     server.ingest(&envelope("1")).is(202);
 }
 
-/// Operators see it, clients are told, and it passes by itself.
+/// Checks log, readiness and responses of a full store, and the recovery.
 fn a_full_store_is_told(place: &Place, fill: impl FnOnce(), free: impl FnOnce()) {
     let server = place.serve(&[]);
     server.ingest(&envelope("before")).is(202);
@@ -127,9 +126,9 @@ fn a_full_store_is_told(place: &Place, fill: impl FnOnce(), free: impl FnOnce())
     assert_eq!((&ready["status"], &ready["code"]), (&"store_full".into(), &"ST008".into()));
     assert_eq!(server.get("/health").status, 200);
     server.ingest(&large).refused(503, "store_full");
-    place.tenure.said(&server.running, "nothing can be stored: ST008");
+    place.tenure.said(&server.running, "submissions are rejected: ST008");
     let said = place.said(&server);
-    assert_eq!(said.matches("nothing can be stored: ST008").count(), 1, "{said}");
+    assert_eq!(said.matches("submissions are rejected: ST008").count(), 1, "{said}");
     free();
     testkit::wait_until("it is ready", LIMIT, || server.get("/ready").status == 200).unwrap();
     server.ingest(&large).is(202);
@@ -137,7 +136,7 @@ fn a_full_store_is_told(place: &Place, fill: impl FnOnce(), free: impl FnOnce())
     server.stop();
 }
 
-/// A small file system of its own, until this is dropped.
+/// A mounted file system; unmounted on drop.
 struct Mount(std::path::PathBuf);
 
 impl Drop for Mount {
@@ -169,7 +168,7 @@ fn a_full_disk_is_told() {
     a_full_store_is_told(&place, fill, || std::fs::remove_file(&filler).unwrap());
 }
 
-/// As the server says it when its disk is full.
+/// A trigger raises the error of PostgreSQL for a full disk.
 #[test]
 fn a_full_disk_of_postgres_is_told() {
     let Some(place) = Place::postgres() else { return };

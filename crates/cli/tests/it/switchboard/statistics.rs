@@ -1,4 +1,4 @@
-//! What connectors have done, and to whom messages went.
+//! Statistics of connectors, and outcomes of messages.
 
 use serde_json::{Value, json};
 use testkit::wait_until;
@@ -12,7 +12,7 @@ on_both_stores! {
     outcomes_are_kept_and_counted
 }
 
-const HERE: &str = "statistics are counted here";
+const HERE: &str = "this replica counts the statistics";
 
 fn summary(server: &Server, period: &str) -> Value {
     server.get(&format!("{CONNECTORS}/summary?period={period}")).is(200)["data"].clone()
@@ -24,7 +24,7 @@ fn counts(server: &Server, period: &str, ingested: u64) {
     wait_until("it is counted", LIMIT, counted).unwrap();
 }
 
-/// A replica is killed before it has counted; a day later the next one counts that day, once.
+/// A replica is killed before it counts; a day later, the next one counts that day once.
 fn counting_goes_on_where_it_was(place: &Place) {
     let server = place.serve(&["--statistics-every", "1h"]);
     let counted = || server.metric("tenure_switchboard_statistics_lag_seconds").is_some();
@@ -59,7 +59,7 @@ fn counting_goes_on_where_it_was(place: &Place) {
         "total_messages_failed": 5, "overall_error_rate_pct": 1.4
     });
     assert_eq!(expected, told);
-    // The same process is heard again: what it did since is of today.
+    // The same process sends again: the increase counts for today.
     server.beat(&heartbeat("a", 1, 90_000, 352)).is(200);
     counts(&server, "24h", 10);
     server.stop();
@@ -106,7 +106,7 @@ fn one_replica_counts_at_a_time(place: &Place) {
     two.beat(&heartbeat("a", 1, 2, 9)).is(200);
     wait_until("the other counts", LIMIT, || place.said(&two).contains(HERE)).unwrap();
     counts(&two, "24h", 9);
-    // Who is asked to end gives the duty back: nobody waits for the TTL.
+    // A replica that stops releases the duty; no other one waits for the TTL.
     two.stop();
     let group = group();
     assert_eq!(group["group"], "tenure-switchboard", "{group}");
@@ -125,7 +125,7 @@ fn outcomes_are_kept_and_counted(place: &Place) {
     let (consume, _) = place.token(&["--role", "consume"]);
     let mut server = place.serve(&["--statistics-every", "100ms"]);
     server.token = Some(ingest);
-    // Not the type that the channel would be taken for, if nobody was registered.
+    // Register a type other than the default for the channel.
     let mut beat = heartbeat("test_bot", 1, 1, 1);
     beat["connector"]["connector_type"] = json!("telegram_user_client");
     server.beat(&beat).is(200);
@@ -147,7 +147,7 @@ fn outcomes_are_kept_and_counted(place: &Place) {
     assert_eq!(server.post(&path, &first).is(200), known(&["health"], &["general"], 2));
     assert_eq!(shown()["lifecycle_state"], "failed");
     assert_eq!(server.post(&path, &first).is(200), known(&["health"], &["general"], 0));
-    // What was taken stays taken; what has failed may be taken later.
+    // An acknowledged target stays so; a failed one may be acknowledged later.
     let second = json!({ "acked": ["general"], "failed": ["health"] });
     assert_eq!(server.post(&path, &second).is(200), known(&["general", "health"], &[], 1));
     assert_eq!(shown()["lifecycle_state"], "dispatched");

@@ -1,4 +1,4 @@
-//! What is submitted, one by one and in batches, by one client and by many.
+//! Submissions: single and in batches, by one client and by many.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -28,7 +28,7 @@ fn an_event_gets_an_id_and_its_copy_the_same_one(place: &Place) {
     let second = server.ingest(&copy).is(202);
     assert_eq!(second, json!({ "request_id": id, "status": "accepted", "duplicate": true }));
 
-    // Another bot with the same update is another event, and a key wins over the event's id.
+    // The same update of another bot is another event. A key overrides the event's id.
     let mut other = envelope("1");
     other["source"]["endpoint_identity"] = json!("other_bot");
     assert_eq!(server.ingest(&other).is(202)["duplicate"], false);
@@ -88,7 +88,7 @@ fn lines_are_a_batch_too(place: &Place) {
     assert_eq!(server.inbox().len(), 2);
 }
 
-/// 32 clients, each in an order of its own and in batches of its own size.
+/// 32 clients submit the same events, in different orders and batch sizes.
 fn many_clients_with_the_same_events(place: &Place) {
     let count = if soaking() { 10_000 } else { 1_000 };
     let server = place.serve(&[]);
@@ -127,7 +127,7 @@ fn many_clients_with_the_same_events(place: &Place) {
     holds_each_once(&server.inbox(), &told);
 }
 
-/// The locks of two replicas meet in opposite orders; neither notices.
+/// Two replicas lock the same keys in opposite orders, without errors.
 fn opposite_orders_on_two_replicas(place: &Place) {
     let replicas = [place.serve(&[]), place.serve(&[])];
     let rounds = if soaking() { 200 } else { 20 };

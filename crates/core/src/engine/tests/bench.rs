@@ -1,4 +1,4 @@
-//! One engine whose answers are given by hand.
+//! Test bench for one engine: tests supply the responses.
 
 use super::super::*;
 use crate::store::{
@@ -8,13 +8,13 @@ use crate::{DutyKey, GroupName, Hold, Mark, Mutant, Nonce, Target, Ttl, Version}
 
 pub(super) const TTL: u64 = 10_000;
 
-/// One engine, its clock, and what it asked and did last.
+/// One engine, its clock, its pending requests and its last effects.
 pub(super) struct Bench {
     pub(super) engine: Engine,
     pub(super) now: u64,
     pub(super) asked: Vec<(Ticket, StoreRequest)>,
     pub(super) done: Vec<Effect>,
-    /// What operators wrote.
+    /// The operators' orders.
     pub(super) group: GroupConfig,
 }
 
@@ -32,7 +32,7 @@ impl Bench {
         Self { engine, now: 0, asked: Vec::new(), done: Vec::new(), group }
     }
 
-    /// A member that holds the duty `d` under epoch 5, since the instant 0.
+    /// Creates a member that holds the duty `d` under epoch 5 since instant 0.
     pub(super) fn holding() -> Self {
         let mut bench = Self::new();
         bench.list(&["d"]);
@@ -40,7 +40,7 @@ impl Bench {
         bench.see(&[], &[("d", None)]);
         bench.grant("d", 5);
         assert!(bench.did(|effect| matches!(effect, Effect::Assign { .. })));
-        // The first keep-alive says what this member sees, and left before the grant.
+        // The first keep-alive publishes the view; it was sent before the grant.
         bench.keep(&[]);
         bench
     }
@@ -61,7 +61,7 @@ impl Bench {
         self.step(EngineEvent::Tick);
     }
 
-    /// Ticks as a driver does: whenever it is due.
+    /// Ticks as a driver does: whenever a tick is due.
     pub(super) fn run_until(&mut self, end: u64) -> Vec<Effect> {
         let mut all = Vec::new();
         while self.engine.wake_at() < at(end) {
@@ -76,7 +76,7 @@ impl Bench {
         &mut self,
         which: impl Fn(&StoreRequest) -> bool,
     ) -> Option<(Ticket, StoreRequest)> {
-        // The newest: an older one may be of a session that has ended.
+        // The newest one: an older one may belong to a session that has ended.
         let found = self.asked.iter().rposition(|(_, request)| which(request))?;
         Some(self.asked.remove(found))
     }
@@ -140,7 +140,7 @@ impl Bench {
         self.engine.live.as_ref().unwrap().session.nonce
     }
 
-    /// Looks again, and sees this.
+    /// Looks again, with this response.
     pub(super) fn look(&mut self, others: &[&str], holders: &[(&str, Option<(&str, u64)>)]) {
         self.step(EngineEvent::Hint);
         self.now += 20;
@@ -148,12 +148,12 @@ impl Bench {
         self.see(others, holders);
     }
 
-    /// Answers the look that is on its way: these other members, and who holds what.
+    /// Answers the pending look with these other members and holders.
     pub(super) fn see(&mut self, others: &[&str], holders: &[(&str, Option<(&str, u64)>)]) {
         self.see_me(member("me", 0, self.engine.view).note, others, holders);
     }
 
-    /// The same, with this note of its own.
+    /// Does the same, with this note of the member itself.
     pub(super) fn see_me(
         &mut self,
         note: Note,

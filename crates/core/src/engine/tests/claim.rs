@@ -1,10 +1,10 @@
-//! Claims on their way.
+//! Pending claims.
 
 use super::super::*;
 use super::bench::*;
 
-/// A look that overtakes the answer to a claim shows this member as the holder: it does not stand
-/// by, least of all for itself.
+/// A look whose response overtakes that of a claim shows this member as the holder. It must not
+/// stand by for itself.
 #[test]
 fn a_member_does_not_stand_by_for_its_own_claim() {
     let mut bench = Bench::new();

@@ -1,4 +1,4 @@
-//! Beside foreign members, and in a store that others change by themselves.
+//! Foreign members, and stores that others modify directly.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,13 @@ use crate::roster::foreign_owner;
 use crate::store::{Claimed, CurrentHolder, HoldFate, KeptAlive, Released};
 use crate::{Hold, Mark, Record, Target};
 
-/// A store with other members, which do nothing by themselves.
+/// A store with other members that do nothing by themselves.
 struct World {
     bench: Bench,
     others: Vec<&'static str>,
     /// Holder and epoch of each duty; a duty without a holder is free.
     holders: BTreeMap<String, Option<String>>,
-    /// What looks do not show.
+    /// Duties that looks do not show.
     hidden: Vec<String>,
     epoch: u64,
     claims: usize,
@@ -23,7 +23,7 @@ struct World {
 }
 
 impl World {
-    /// A member that holds all of these alone.
+    /// Creates a member that holds all of these duties alone.
     fn new(duties: &[String]) -> Self {
         let mut bench = Bench::new();
         bench.list(&duties.iter().map(String::as_str).collect::<Vec<_>>());
@@ -33,7 +33,7 @@ impl World {
         Self { bench, others, holders, hidden, epoch: 5, claims: 0, renewals: 0, done }
     }
 
-    /// Lets so many milliseconds go by; work stops as soon as it is asked to.
+    /// Advances time by this many milliseconds; work stops as soon as it is asked to.
     fn pass(&mut self, millis: u64) {
         let end = self.bench.now + millis;
         while self.bench.engine.wake_at() < at(end) {
@@ -109,7 +109,7 @@ impl World {
         Claimed::Granted(self.bench.hold(duty, self.epoch))
     }
 
-    /// Duties given away since this was last read.
+    /// Returns the duties released since the last call.
     fn given_away(&mut self) -> Vec<String> {
         let effects = std::mem::take(&mut self.done).into_iter();
         let drained = |effect| match effect {
@@ -119,7 +119,7 @@ impl World {
         effects.filter_map(drained).collect()
     }
 
-    /// Lets time go by, some seconds at most, until something is given away.
+    /// Advances time, at most this many seconds, until something is released.
     fn next_given(&mut self, seconds: u64) -> Vec<String> {
         let mut given = Vec::new();
         for _ in 0..seconds {
@@ -147,7 +147,7 @@ impl World {
     }
 }
 
-/// So many duties that each of these is preferred for, by the rule of foreign members; sorted.
+/// Finds `each` duties that the foreign rule assigns to each of these members; sorted.
 fn preferred<const N: usize>(members: [&str; N], each: usize) -> [Vec<String>; N] {
     let all = members.map(instance);
     let mut found = [const { Vec::new() }; N];
@@ -165,7 +165,7 @@ fn preferred<const N: usize>(members: [&str; N], each: usize) -> [Vec<String>; N
     unreachable!()
 }
 
-/// A member that has held all of these for long when a foreign one comes.
+/// Creates a member that has long held all of these when a foreign one joins.
 fn beside_a_foreign_member(duties: &[String]) -> World {
     let mut world = World::new(duties);
     world.pass(25_000);
@@ -184,23 +184,23 @@ fn beside_a_foreign_member_duties_go_to_whom_its_rule_prefers() {
     world.given_away();
     world.others = vec!["foreign", "other"];
     world.pass(5_000);
-    // Ours takes what it is preferred for at once; who has just come may not be ready.
+    // Our own member gets its duties at once; a new foreign member may not be ready.
     assert_eq!(world.given_away(), others);
     others.iter().for_each(|duty| world.take(duty, "other"));
-    // A foreign one is tried with one duty, and gets the rest when it has taken that.
+    // A foreign member is tried with one duty. It gets the rest after it has taken that one.
     world.pass(8_000);
     assert_eq!(world.given_away(), theirs[..1]);
     world.take(&theirs[0], "foreign");
     world.pass(3_000);
     assert_eq!(world.given_away(), theirs[1..]);
     world.take(&theirs[1], "foreign");
-    // Everything is where it should be.
+    // Every duty is where it should be.
     world.pass(60_000);
     assert_eq!(world.given_away(), [""; 0]);
     assert_eq!(mine.iter().filter(|duty| world.holders[*duty].as_deref() == Some("me")).count(), 2);
 }
 
-/// A heartbeat behind which nobody takes anything costs one duty a short time, ever more seldom.
+/// A foreign heartbeat without a member that claims costs one duty a short time, ever more rarely.
 #[test]
 fn what_a_foreign_member_does_not_take_comes_back_and_stays() {
     let [theirs, mine] = preferred(["foreign", "me"], 20);
@@ -221,14 +221,14 @@ fn a_foreign_member_that_missed_an_offer_gets_another() {
     assert_eq!(world.next_given(20), theirs[..1]);
     world.pass(20_000);
     assert_eq!(world.holders[&theirs[0]].as_deref(), Some("me"));
-    // It takes the next one, so the others follow: what it missed comes last.
+    // It takes the next one, so the others follow; the missed one comes last.
     for next in [1, 2, 0] {
         assert_eq!(world.next_given(100), theirs[next..=next]);
         world.take(&theirs[next], "foreign");
     }
 }
 
-/// That a lease of its own comes and goes does not show that it takes what it is offered.
+/// Its own lease coming and going does not show that it takes offered duties.
 #[test]
 fn a_foreign_member_rests_although_what_it_holds_changes() {
     let [theirs, mine] = preferred(["foreign", "me"], 12);
@@ -243,7 +243,7 @@ fn a_foreign_member_rests_although_what_it_holds_changes() {
     world.hidden.clear();
     world.pass(5_000);
     assert_eq!(world.given_away(), [""; 0]);
-    // It left several at once, and rests as for one: then it is tried with one.
+    // It ignored several at once, which counts as one: afterwards it is tried with one.
     assert_eq!(world.next_given(40).len(), 1);
 }
 
@@ -264,7 +264,7 @@ fn a_foreign_member_gets_another_when_what_it_was_offered_is_paused() {
     assert_eq!(world.next_given(5), theirs[1..]);
 }
 
-/// A duty that no look shows as held, and that is: of a foreign member that has come just now.
+/// No look shows the duty as held, although a foreign member that just joined holds it.
 #[test]
 fn a_refused_claim_is_repeated_at_a_pace_and_told_once() {
     let mut world = World::new(&["d".to_owned()]);
@@ -273,17 +273,17 @@ fn a_refused_claim_is_repeated_at_a_pace_and_told_once() {
     world.pass(8_000);
     assert!((3..=14).contains(&world.claims), "{} claims", world.claims);
     assert_eq!(world.records(Change::AcquireFailed).len(), 1);
-    // Another one holds it: that is news.
+    // Another holder is recorded again.
     world.take("d", "another");
     world.pass(3_000);
     assert_eq!(world.records(Change::AcquireFailed).len(), 2);
-    // It is claimed soon after it was given back.
+    // It is claimed soon after its release.
     world.holders.insert("d".to_owned(), None);
     world.pass(1_100);
     assert_eq!(world.holders["d"].as_deref(), Some("me"));
 }
 
-/// Somebody has deleted or overwritten the lease: the next look that shows it asks the store.
+/// Somebody has deleted or overwritten the lease: the next look that shows it triggers a renewal.
 #[test]
 fn a_hold_that_a_look_does_not_show_is_verified_at_once() {
     for holder in [None, Some("foreign".to_owned())] {
@@ -291,7 +291,7 @@ fn a_hold_that_a_look_does_not_show_is_verified_at_once() {
         world.pass(2_000);
         world.others = vec!["foreign"];
         world.pass(2_000);
-        // Just after a renewal: the next one is not due for two seconds.
+        // Just after a renewal, the next one is due only in two seconds.
         let mut renewals = world.renewals;
         while world.renewals == renewals {
             world.pass(100);
@@ -305,7 +305,7 @@ fn a_hold_that_a_look_does_not_show_is_verified_at_once() {
     }
 }
 
-/// The log has a line for each duty that is concerned, once.
+/// The log has one line for each duty concerned.
 #[test]
 fn a_renewal_or_release_that_fails_is_told_of_each_duty() {
     let about = |done: &[Effect], change| {
@@ -331,7 +331,7 @@ fn a_renewal_or_release_that_fails_is_told_of_each_duty() {
     bench.stopped("d", 5);
     bench.answer(is_release, StoreResponse::Release(Err(lost())));
     assert_eq!(about(&bench.done, Change::ReleaseFailed), 1);
-    // The next request is about both, and one of them was told.
+    // The next request names both; one of them was recorded already.
     bench.stopped("e", 5);
     bench.run_until(bench.now + 2_000);
     bench.answer(is_release, StoreResponse::Release(Err(lost())));

@@ -4,8 +4,8 @@ use super::super::*;
 use super::bench::*;
 use crate::store::{HoldFate, Released};
 
-/// It keeps its duty for one TTL after it was cancelled: by then every deadline that it was told
-/// has passed. Then the duty is given back, and only another instance may begin it.
+/// It keeps its duty for one TTL after it was cancelled: by then each of its deadlines has passed.
+/// Then the duty is released, and only another instance may start it.
 #[test]
 fn work_that_hangs_keeps_its_duty_for_one_ttl() {
     let mut bench = Bench::holding();

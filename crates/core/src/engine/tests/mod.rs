@@ -1,5 +1,5 @@
-//! The rules that one member keeps by itself, on answers that are given by hand. How members get
-//! along with each other and with a store is the simulator's.
+//! Rules that one member keeps by itself, with responses supplied by the tests. The simulator tests
+//! how members interact with each other and with a store.
 
 mod bench;
 mod claim;
@@ -12,7 +12,7 @@ use super::*;
 use crate::store::{Claimed, Closed, HoldFate, KeptAlive, Opened, Released};
 use bench::*;
 
-/// R5, R6: 10 s * 0.9 - 0.5 s after the session was opened, whatever the store says or does not.
+/// R5, R6: 10 s * 0.9 - 0.5 s after the session was opened, whatever the store responds.
 #[test]
 fn work_is_cancelled_at_the_deadline_without_the_store() {
     let mut bench = Bench::holding();
@@ -22,7 +22,7 @@ fn work_is_cancelled_at_the_deadline_without_the_store() {
     assert!(after.iter().any(is_revoke));
 }
 
-/// R5: what counts is when the request left, not when its answer came.
+/// R5: the deadline depends on when the request was sent, not on when its response arrived.
 #[test]
 fn a_deadline_counts_from_before_the_request_left() {
     let mut bench = Bench::holding();
@@ -38,15 +38,15 @@ fn a_deadline_counts_from_before_the_request_left() {
     assert!(bench.did(extended), "{:?}", bench.done);
 }
 
-/// R7: a step that comes late by more than the margin stops effects until the store has confirmed,
-/// by an answer to what was asked after the pause.
+/// R7: a step that is late by more than the margin suspends effects until the store has answered a
+/// request sent after the pause.
 #[test]
 fn a_pause_suspends_until_the_store_has_confirmed() {
     let mut bench = Bench::holding();
     bench.run_until(3_400);
     bench.tick_at(5_500);
     assert!(bench.did(|effect| *effect == Effect::Suspend) && bench.recorded(Change::Suspended));
-    // This one left before the pause.
+    // This one was sent before the pause.
     bench.keep(&[HoldFate::Kept]);
     assert!(!bench.recorded(Change::Resumed));
     assert!(!bench.did(|effect| matches!(effect, Effect::Extend { .. })));
@@ -71,7 +71,7 @@ fn a_lost_hold_is_revoked_at_once_and_a_kept_one_is_not() {
     assert!(bench.did(is_revoke) && bench.recorded(Change::Revoked));
 }
 
-/// R9, R21: nothing of an ended session is used, and who saw the store in trouble waits.
+/// R9, R21: nothing of an ended session is used, and a member that saw store errors waits.
 #[test]
 fn an_ended_session_loses_everything_and_waits_before_it_claims() {
     let mut bench = Bench::holding();
@@ -103,7 +103,7 @@ fn an_ended_session_loses_everything_and_waits_before_it_claims() {
     assert_eq!(wants[0].floor, Epoch::new(5).unwrap());
 }
 
-/// Foreign members give no hints: what they let go is seen by the next look.
+/// Foreign members give no hints: only the next look shows what they release.
 #[test]
 fn beside_a_foreign_member_every_look_asks_who_holds_what() {
     let held = [("d", Some(("me", 5)))];
@@ -126,8 +126,8 @@ fn beside_a_foreign_member_every_look_asks_who_holds_what() {
     assert!(asks("other").contains(&false));
 }
 
-/// R17: a claim whose answer is lost is looked up, and what it may have got is given back before
-/// it is claimed anew.
+/// R17: a claim whose response is lost is looked up, and a grant from it is released before the
+/// duty is claimed again.
 #[test]
 fn an_unknown_claim_is_never_repeated_blindly() {
     let mut bench = Bench::new();
@@ -146,8 +146,7 @@ fn an_unknown_claim_is_never_repeated_blindly() {
     assert!(bench.asked(is_claim).is_some());
 }
 
-/// R17: a release whose answer is lost may still arrive: the same epoch is never worked under
-/// again.
+/// R17: a release whose response is lost may still arrive: no work starts again under that epoch.
 #[test]
 fn an_unknown_release_is_repeated_until_it_is_known() {
     let mut bench = Bench::holding();
@@ -164,7 +163,7 @@ fn an_unknown_release_is_repeated_until_it_is_known() {
     assert!(bench.recorded(Change::Released));
 }
 
-/// R17: an answer that comes late is about the hold that was named, not about the next one.
+/// R17: a late response concerns the named hold, not the next one.
 #[test]
 fn a_late_answer_to_a_release_leaves_the_next_hold_alone() {
     let mut bench = Bench::holding();
@@ -183,7 +182,7 @@ fn a_late_answer_to_a_release_leaves_the_next_hold_alone() {
     assert_eq!(held, [Epoch::new(6).unwrap()]);
 }
 
-/// Who cannot close yet because a claim is on its way waits for that, and does not turn in circles.
+/// A member that cannot close because of a pending claim waits for it without a busy loop.
 #[test]
 fn leaving_waits_for_a_claim_on_its_way() {
     let mut bench = Bench::holding();
@@ -254,8 +253,8 @@ fn a_duplicate_and_an_evicted_instance_end() {
     }
 }
 
-/// R17: an opening whose answer is lost is the same opening when it is asked again, and the store
-/// may have counted since the first time.
+/// R17: an open request whose response is lost is repeated with the same nonce, and the store may
+/// have counted since the first time.
 #[test]
 fn an_unknown_opening_is_repeated_under_its_nonce() {
     let mut bench = Bench::new();
@@ -274,8 +273,8 @@ fn an_unknown_opening_is_repeated_under_its_nonce() {
     assert_eq!(bench.engine.live.as_ref().unwrap().deadline.at(), at(8_500));
 }
 
-/// R20, R25: who sees another group than the others moves nothing of its own will, and neither does
-/// a member beside one of another revision.
+/// R20, R25: a member whose view differs from the others' sheds nothing, nor does a member beside
+/// one of another revision.
 #[test]
 fn nothing_is_shed_while_views_or_revisions_differ() {
     for (differs, revision, sheds) in [(1, None, false), (0, Some("v1"), false), (0, None, true)] {
@@ -288,7 +287,7 @@ fn nothing_is_shed_while_views_or_revisions_differ() {
             vec![Claimed::Granted(bench.hold("a", 1)), Claimed::Granted(bench.hold("b", 1))];
         bench.answer(is_claim, StoreResponse::Claim(Ok(holds)));
         let held = [("a", Some(("me", 1))), ("b", Some(("me", 1)))];
-        // The first look shows the other member, after the second we know what we say of both.
+        // The first look shows the other member; after the second one both views are published.
         let mut drained = false;
         for _ in 0..3 {
             bench.step(EngineEvent::Hint);
@@ -322,8 +321,8 @@ fn a_resource_that_knows_a_newer_epoch_raises_the_floor() {
     assert_eq!(wants[0].floor, newest);
 }
 
-/// R5: a keep-alive that left after a claim does not name what the claim brings, so it does not
-/// extend it where holds have a TTL of their own.
+/// R5: a keep-alive sent after a claim does not name the duties that the claim brings, so it does
+/// not extend them where holds have TTLs of their own.
 #[test]
 fn a_grant_stands_no_longer_than_the_session_did_when_it_was_asked_for() {
     let mut bench = Bench::new();
@@ -341,7 +340,7 @@ fn a_grant_stands_no_longer_than_the_session_did_when_it_was_asked_for() {
     assert_eq!(deadline.at(), at(8_500));
 }
 
-/// R17: a hold that stood before it was asked for is of a claim whose answer was lost.
+/// R17: a hold that is older than the claim comes from a claim whose response was lost.
 #[test]
 fn what_was_held_already_is_given_back_first() {
     let mut bench = Bench::new();
@@ -354,7 +353,7 @@ fn what_was_held_already_is_given_back_first() {
     assert!(bench.asked(is_release).is_some());
 }
 
-/// R24: a keep-alive may tell first that a release has happened.
+/// R24: a keep-alive may be the first to show that a release has happened.
 #[test]
 fn a_release_is_recorded_also_when_a_keep_alive_tells_it() {
     let mut bench = Bench::holding();
@@ -365,7 +364,7 @@ fn a_release_is_recorded_also_when_a_keep_alive_tells_it() {
     assert!(bench.recorded(Change::Released), "{:?}", bench.done);
     bench.answer(is_release, StoreResponse::Release(Ok(vec![Released::Already])));
     assert!(!bench.recorded(Change::Released));
-    // A look from before does not bring it back.
+    // A look sent before does not bring it back.
     bench.see(&[], &[("d", Some(("me", 5)))]);
     assert!(bench.asked(is_release).is_none());
 }
@@ -379,7 +378,7 @@ fn who_drains_without_a_session_has_nothing_to_hand_over() {
     assert!(bench.did(|effect| *effect == Effect::End(EngineExit::Left)));
 }
 
-/// A group whose settings were replaced is left as one leaves: the work stops first (R10).
+/// After a change of the group's settings, a member leaves in order: the work stops first (R10).
 #[test]
 fn settings_that_were_changed_end_a_member_after_its_work() {
     let mut bench = Bench::holding();
@@ -413,7 +412,7 @@ fn a_document_that_cannot_be_read_ends_nobody() {
     assert!(!bench.did(is_revoke) && !bench.did(|e| matches!(e, Effect::End(_))));
 }
 
-/// R7: nobody can tell its progress while it is paused.
+/// R7: a paused process cannot report progress.
 #[test]
 fn a_pause_is_not_a_lack_of_progress() {
     let mut bench = Bench::holding();
@@ -425,7 +424,7 @@ fn a_pause_is_not_a_lack_of_progress() {
     assert!(bench.did(|e| matches!(e, Effect::Revoke { why: StopReason::NoProgress, .. })));
 }
 
-/// R20: a free duty may always be claimed, a little later, when who should have it does not.
+/// R20: a free duty may always be claimed, a little later, when its planned holder does not.
 #[test]
 fn a_duty_that_nobody_takes_is_taken_by_another() {
     let mut bench = Bench::new();
@@ -447,7 +446,7 @@ fn a_duty_that_nobody_takes_is_taken_by_another() {
     assert_eq!(wants[0].duty, key(other));
 }
 
-/// R7: what is granted while the process does not know how long it slept is given back unstarted.
+/// R7: a grant is released unstarted while the process does not know how long it was paused.
 #[test]
 fn nothing_begins_between_a_pause_and_its_confirmation() {
     let mut bench = Bench::holding();
@@ -459,13 +458,13 @@ fn nothing_begins_between_a_pause_and_its_confirmation() {
     assert!(bench.recorded(Change::Suspended));
     bench.grant("e", 1);
     assert!(!bench.did(|effect| matches!(effect, Effect::Assign { .. })));
-    // Nor is it claimed again and again meanwhile.
+    // Nor is it claimed again and again in the meantime.
     bench.answer(is_release, StoreResponse::Release(Ok(vec![Released::Freed])));
     bench.look(&[], &[("d", Some(("me", 5))), ("e", None)]);
     assert!(bench.asked(is_claim).is_none());
 }
 
-/// A duty whose cancelled work still runs is not begun a second time.
+/// A duty whose cancelled work still runs is not started again.
 #[test]
 fn work_that_has_not_stopped_is_not_begun_again() {
     let mut bench = Bench::holding();
@@ -481,7 +480,7 @@ fn work_that_has_not_stopped_is_not_begun_again() {
     assert!(bench.asked(is_claim).is_some());
 }
 
-/// What was given back after a look was sent is not taken for ours because the look shows it so.
+/// A hold released after a look was sent is not taken for ours because that look still shows it.
 #[test]
 fn a_look_does_not_show_what_happened_after_it_was_sent() {
     let mut bench = Bench::holding();

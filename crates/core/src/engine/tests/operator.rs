@@ -1,11 +1,11 @@
-//! What operators write into the document of the group.
+//! Operators' orders in the group document.
 
 use super::super::*;
 use super::bench::*;
 use crate::roster::Pin;
 use crate::store::{HoldFate, Released};
 
-/// Who is drained hands over and stays; nobody to hand over to: it goes on, unless told otherwise.
+/// A drained member hands over and stays. Without a successor it continues, unless told otherwise.
 #[test]
 fn who_is_drained_hands_over_and_stays() {
     let drains =
@@ -29,7 +29,7 @@ fn who_is_drained_hands_over_and_stays() {
     assert!(drains(&bench));
 }
 
-/// Who fails whatever the duty gives way to others, unless they fail as well; and comes back.
+/// A member that fails whatever the duty gives way to members that do not; later it claims again.
 #[test]
 fn who_fails_gives_way_to_members_that_do_not() {
     let gives =
@@ -52,7 +52,7 @@ fn who_fails_gives_way_to_members_that_do_not() {
     assert!(bench.asked(is_claim).is_some());
 }
 
-/// A share that an operator gave counts, and not the member's own.
+/// A weight set by an operator overrides the member's own.
 #[test]
 fn a_given_weight_counts() {
     let mut bench = Bench::new();
@@ -66,7 +66,7 @@ fn a_given_weight_counts() {
     assert_eq!(wants.len(), 1);
 }
 
-/// A paused group does nothing, and goes on when it is resumed.
+/// A paused group does nothing, and continues when it is resumed.
 #[test]
 fn a_paused_group_stops_everything() {
     let mut bench = Bench::holding();
@@ -82,7 +82,7 @@ fn a_paused_group_stops_everything() {
     assert!(bench.asked(is_claim).is_some());
 }
 
-/// One that has room for one duty, has just got `d` from another, and should have `a` by a pin.
+/// A member with room for one duty that just got `d` from another, and to which `a` is pinned.
 fn full() -> Bench {
     let mut bench = Bench::new();
     bench.engine.settings.room = 1;
@@ -95,9 +95,9 @@ fn full() -> Bench {
     bench
 }
 
-/// Who is full makes room for a pinned duty as soon as that is free, also with one that has just
-/// come: the other waits for the place, and where each keeps a window of its own they miss each
-/// other for ever. Before that nothing moves: a window is kept.
+/// A full member makes room for a pinned duty as soon as that is free, even by releasing a duty
+/// that it just got: the other member waits for the room, and if each kept its own window the two
+/// would never match. Before that nothing moves, because of the window.
 #[test]
 fn a_pinned_duty_that_is_free_finds_room() {
     let drains =
@@ -116,7 +116,7 @@ fn a_pinned_duty_that_is_free_finds_room() {
     assert_eq!(wants.iter().map(|want| &want.duty).collect::<Vec<_>>(), [&key("a")]);
 }
 
-/// What this member could not claim now finds no room either: nothing has to leave early for it.
+/// A pinned duty that this member cannot claim now needs no room: no duty leaves early for it.
 #[test]
 fn a_pinned_duty_that_cannot_be_claimed_needs_no_room() {
     let duty = |id: &str| DutyId::new(id).unwrap();
@@ -139,7 +139,7 @@ fn a_pinned_duty_that_cannot_be_claimed_needs_no_room() {
     }));
 }
 
-/// What has just come leaves early only if what may leave anyway does not make room enough.
+/// A newly moved duty leaves early only if the others that may leave do not make enough room.
 #[test]
 fn a_settled_duty_makes_room_before_one_that_has_just_come() {
     let mut bench = Bench::new();
@@ -166,8 +166,8 @@ fn a_settled_duty_makes_room_before_one_that_has_just_come() {
     assert_eq!(left, ["z"]);
 }
 
-/// Who gave up a duty for a pin waits with it while the other makes room: that may take as long as
-/// work may take to stop, and what it makes room with may need the place here.
+/// A member that released a duty for a pin does not claim it while the other makes room: the
+/// other's work may take long to stop, and the duty that it releases may need the room here.
 #[test]
 fn a_pinned_duty_waits_for_who_makes_room() {
     let waits = |drain: Duration, stops: u64| {
@@ -181,7 +181,7 @@ fn a_pinned_duty_waits_for_who_makes_room() {
         bench.join();
         bench.see(&["other"], &seen(None));
         bench.grant("p", 2);
-        // Ten is what the other one has room for.
+        // The other member has room for ten.
         bench.group.pins.insert(DutyId::new("p").unwrap(), Pin::Instance(instance("other")));
         bench.look(&["other"], &seen(Some(("me", 2))));
         assert!(
@@ -210,6 +210,6 @@ fn a_pinned_duty_waits_for_who_makes_room() {
         assert!(waited > drain, "{waited:?} of {drain:?}");
     };
     waits(Duration::from_secs(5), 0);
-    // It remembers what it gave up for as long as that takes.
+    // It remembers the released duty for as long as that takes.
     waits(Duration::from_secs(25), 24_000);
 }

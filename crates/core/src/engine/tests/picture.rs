@@ -1,4 +1,4 @@
-//! Who asks why sees what members plan.
+//! The snapshot that explains placements is the one that members plan with.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::roster::Pin;
 use crate::store::Claimed;
 use crate::{Nonce, Target};
 
-/// A member claims exactly what the picture gives to it, whatever operators wrote.
+/// A member claims exactly the duties that the snapshot assigns to it, whatever operators ordered.
 #[test]
 fn a_member_does_as_the_picture_says() {
     let duty = |n: usize| DutyId::new(format!("d{n:02}")).unwrap();
@@ -25,7 +25,7 @@ fn a_member_does_as_the_picture_says() {
     let names: Vec<&str> = all.iter().map(DutyId::as_str).collect();
     bench.list(&names);
     bench.join();
-    // One is held by somebody who has no seat: nobody plans it.
+    // One is held by an instance that is not a member: it is not planned.
     let held = [("d00", "a"), ("d01", "b"), ("d02", "gone")];
     let of = |name: &str| held.iter().find(|(duty, _)| *duty == name).map(|(_, of)| (*of, 1));
     let holders: Vec<_> = names.iter().map(|name| (*name, of(name))).collect();
@@ -36,8 +36,9 @@ fn a_member_does_as_the_picture_says() {
     let held: BTreeMap<_, _> = held.into();
     let listing = Listing::new(all.iter().cloned().map(Target::new));
     let picture = GroupSnapshot::new(&members, &held, &bench.group, &listing, None);
-    let mine =
-        |duty: &&DutyId| picture.owner(duty).is_some_and(|seat| seat.instance == instance("me"));
+    let mine = |duty: &&DutyId| {
+        picture.owner(duty).is_some_and(|member| member.instance == instance("me"))
+    };
     let mine: Vec<DutyId> = all.iter().filter(mine).cloned().collect();
     let Some((_, StoreRequest::Claim { wants, .. })) = bench.asked(is_claim) else {
         unreachable!()
@@ -45,7 +46,7 @@ fn a_member_does_as_the_picture_says() {
     let wanted: Vec<DutyId> = wants.into_iter().map(|want| want.duty.id).collect();
     assert_eq!(wanted, mine);
     assert!(mine.contains(&duty(3)) && mine.len() > 2, "{mine:?}");
-    assert!(!picture.seats[0].takes && picture.seats[2].weight == 2, "as operators want it");
+    assert!(!picture.members[0].takes && picture.members[2].weight == 2, "as operators want it");
     assert!([2, 5].iter().all(|n| picture.explain(&duty(*n)).is_none()));
     let why = picture.explain(&duty(4)).unwrap();
     assert_eq!(
@@ -54,7 +55,7 @@ fn a_member_does_as_the_picture_says() {
     );
 }
 
-/// What is being claimed counts already: what comes free meanwhile is not claimed beside it.
+/// A pending claim counts as a hold: a duty that becomes free meanwhile is not claimed as well.
 #[test]
 fn a_claim_on_its_way_counts_as_a_hold() {
     let first_wish = |held: &[(&str, Option<(&str, u64)>)]| {
@@ -80,7 +81,7 @@ fn a_claim_on_its_way_counts_as_a_hold() {
     assert!(bench.asked(is_claim).is_none(), "one for each");
 }
 
-/// Those who are there for one duty plan among themselves; a foreign member changes the rule.
+/// Members that take only one duty plan among themselves; a foreign member changes the rule.
 #[test]
 fn members_of_one_duty_and_foreign_ones_are_told_apart() {
     let only = |name: &str, only: &str| {
@@ -93,8 +94,9 @@ fn members_of_one_duty_and_foreign_ones_are_told_apart() {
     let listing = Listing::new([Target::new(x.clone())]);
     let picture =
         GroupSnapshot::new(&members, &BTreeMap::new(), &GroupConfig::default(), &listing, Some(&x));
-    let seats: Vec<&str> = picture.seats.iter().map(|seat| seat.instance.as_str()).collect();
-    assert_eq!((seats, picture.foreign), (vec!["a", "c"], false));
+    let members: Vec<&str> =
+        picture.members.iter().map(|member| member.instance.as_str()).collect();
+    assert_eq!((members, picture.foreign), (vec!["a", "c"], false));
 
     let mut members = ["a", "b", "c"].map(|name| member(name, 1, 0));
     members[1].nonce = None::<Nonce>;
@@ -103,12 +105,12 @@ fn members_of_one_duty_and_foreign_ones_are_told_apart() {
     assert!(picture.foreign);
     let names: Vec<_> = members.iter().map(|member| member.instance.clone()).collect();
     let owner = crate::roster::foreign_owner(&x, &names).map(|n| &names[n]);
-    assert_eq!(picture.owner(&x).map(|seat| &seat.instance), owner);
+    assert_eq!(picture.owner(&x).map(|member| &member.instance), owner);
     let yes = picture.explain(&x).unwrap().iter().position(|opinion| opinion.why.is_yes());
     assert_eq!(yes.map(|n| &names[n]), owner);
 }
 
-/// What an operator may change in a group of four members.
+/// Possible changes by an operator in a group of four members.
 fn changes() -> impl Strategy<Value = GroupConfig> {
     let weights = vec((0..4_usize, 0..5_u32), 0..3);
     let drained = vec(0..4_usize, 0..3);
@@ -130,14 +132,14 @@ fn numbered(n: usize) -> DutyId {
 }
 
 fn owners(picture: &GroupSnapshot) -> BTreeMap<DutyId, InstanceId> {
-    let duties = picture.charges.iter().map(|charge| &charge.duty);
+    let duties = picture.duties.iter().map(|duty| &duty.duty);
     let owner = |duty: &DutyId| Some((duty.clone(), picture.owner(duty)?.instance.clone()));
     duties.filter_map(owner).collect()
 }
 
 proptest! {
-    /// What was planned for a change is what is there once it was made and everybody has done its
-    /// part, in whatever order the duties move.
+    /// The plan for a change is the state after everybody has followed it, in whatever order the
+    /// duties move.
     #[test]
     fn a_change_ends_as_it_was_planned(
         group in changes(),

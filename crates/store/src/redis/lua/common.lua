@@ -47,7 +47,7 @@ local function count(text)
 end
 
 local function damaged(key)
-  return redis.error_reply('DAMAGED ' .. key .. ' holds something else')
+  return redis.error_reply('DAMAGED ' .. key .. ' has unexpected content')
 end
 
 -- The server's wall clock in milliseconds, and in microseconds.

@@ -23,7 +23,7 @@ local marker = kind == 'hash'
   or {}
 local base, breaking = count(marker[2]), count(marker[4])
 if kind == 'hash' and not (marker[1] and marker[2] and base and breaking) then
-  return redis.error_reply('DAMAGED the marker ' .. KEYS[1] .. ' lacks what Tenure writes')
+  return redis.error_reply('DAMAGED the marker ' .. KEYS[1] .. ' lacks required fields')
 end
 if breaking > tonumber(ARGV[3]) then
   return redis.error_reply('NEWER the store needs schema ' .. decimal(breaking))

@@ -123,7 +123,7 @@ async fn a_cursor_that_was_removed_is_missed() {
         fs::remove_file(folder.path().join("cursor.json")).unwrap();
         let error = store.load(&[duty("main")]).await.unwrap_err();
         refused(&error, Code::Damaged);
-        assert!(error.to_string().contains("is gone"), "{error}");
+        assert!(error.to_string().contains("is missing"), "{error}");
         drop((player, store));
         let store = open(folder.path()).await;
         refused(&store.load(&[duty("main")]).await.unwrap_err(), Code::Damaged);
@@ -164,7 +164,7 @@ async fn a_group_whose_state_is_damaged_waits_for_an_operator() {
         }
         for _ in 0..2 {
             let error = refuses_all(folder.path()).await.to_string();
-            let named = if remove { "group-g.json is gone" } else { "group-g.json.corrupt-1" };
+            let named = if remove { "group-g.json is missing" } else { "group-g.json.corrupt-1" };
             assert!(error.contains(named), "{error}");
         }
         let store = open(folder.path()).await;

@@ -42,6 +42,36 @@ async fn a_newer_breaking_schema_is_refused_and_a_harmless_one_is_not() {
     refused(&place.try_open().await.unwrap_err(), Code::NewerSchema);
 }
 
+/// A newer version migrates the schema while this one waits for the lock to do so.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_breaking_schema_that_appears_during_the_wait_for_the_lock_is_refused() {
+    let Some(place) = Place::given() else { return };
+    drop(place.open().await);
+    let (newer, observer) = (place.client().await, place.client().await);
+    let key = format!("hashtextextended('tenure migration ' || '{}', 0)", place.schema);
+    let missing = place.sql("DELETE FROM tenure.migration WHERE number > 4");
+    newer.batch_execute(&missing).await.unwrap();
+    newer.batch_execute(&format!("BEGIN; SELECT pg_advisory_xact_lock({key})")).await.unwrap();
+
+    let opening = tokio::spawn({
+        let place = place.clone();
+        async move { place.try_open().await }
+    });
+    let waiting = format!(
+        "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
+         AND (classid::bigint << 32 | objid::bigint) = {key}"
+    );
+    or_hang(async {
+        while observer.query_one(&waiting, &[]).await.unwrap().get::<_, i64>(0) == 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let breaking = "INSERT INTO tenure.migration VALUES (9002, 'signed', 'signatures'); COMMIT";
+    newer.batch_execute(&place.sql(breaking)).await.unwrap();
+    refused(&or_hang(opening).await.unwrap().unwrap_err(), Code::NewerSchema);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_look_at_an_empty_database_makes_nothing() {
     let Some(place) = Place::given() else { return };

@@ -102,12 +102,12 @@ async fn a_server_is_trusted_as_far_as_sslmode_says() {
     for mode in ["require", "verify-ca", "verify-full", "prefer"] {
         works(&with(&server, &format!("sslmode={mode}&{}", root(&good)))).await;
         let parameters = format!("sslmode={mode}&{}", root(&other));
-        refused_by_tls(&server, &parameters, "no authority that is trusted").await;
+        refused_by_tls(&server, &parameters, "not issued by a trusted authority").await;
     }
     // Without a mode, a given certificate authority is checked; without one, the system's are.
-    refused_by_tls(&server, &root(&other), "no authority that is trusted").await;
+    refused_by_tls(&server, &root(&other), "not issued by a trusted authority").await;
     for mode in ["sslmode=verify-full", "sslmode=verify-ca", "sslrootcert=system"] {
-        refused_by_tls(&server, mode, "no authority that is trusted").await;
+        refused_by_tls(&server, mode, "not issued by a trusted authority").await;
     }
     // An address suffices where no host name is checked.
     let url = server.url();
@@ -155,7 +155,7 @@ async fn a_self_signed_certificate_is_trusted_by_those_who_have_it() {
     for mode in ["verify-ca", "verify-full"] {
         works(&with(&running, &format!("sslmode={mode}&{}", root(&own)))).await;
         let parameters = format!("sslmode={mode}&{}", root(&other));
-        refused_by_tls(&running, &parameters, "no authority that is trusted").await;
+        refused_by_tls(&running, &parameters, "self-signed and not trusted").await;
     }
     let names = vec!["elsewhere.example".to_owned()];
     for (options, words) in [
@@ -231,10 +231,14 @@ async fn a_file_that_cannot_be_used_is_named() {
     let other = strange.client().1.display().to_string();
     for (parameters, named, words) in [
         (format!("sslrootcert={none}"), &none, "cannot be read"),
-        (format!("sslrootcert={text}"), &text, "no certificate"),
-        (format!("sslrootcert={key}"), &key, "no certificate"),
+        (format!("sslrootcert={text}"), &text, "contains no PEM certificate"),
+        (format!("sslrootcert={key}"), &key, "contains no PEM certificate"),
         (format!("sslmode=require&sslcert={none}&sslkey={key}"), &none, "cannot be read"),
-        (format!("sslmode=require&sslcert={certificate}&sslkey={text}"), &text, "no private key"),
+        (
+            format!("sslmode=require&sslcert={certificate}&sslkey={text}"),
+            &text,
+            "contains no unencrypted PEM private key",
+        ),
         (format!("sslmode=require&sslcert={certificate}&sslkey={other}"), &other, "cannot be used"),
     ] {
         let place = Place::on(format!("postgres://127.0.0.1:1/db?{parameters}"));

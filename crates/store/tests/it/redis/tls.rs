@@ -97,7 +97,7 @@ async fn an_encrypted_connection_comes_back() {
 async fn a_server_of_a_strange_authority_is_refused() {
     let (good, other) = (certificates(), certificates());
     let server = encrypted(&good, false);
-    let words = "no authority that is trusted";
+    let words = "not issued by a trusted authority";
     refused_by_tls(&format!("{}?{}", server.url(), root(&other)), words).await;
     // The system's certificate authorities do not know it either.
     refused_by_tls(&server.url(), words).await;
@@ -168,8 +168,11 @@ async fn a_file_that_cannot_be_used_is_named() {
     let (certificate, key) = (certificate.display(), key.display());
     for (parameters, words) in [
         ("cacert=/no/such.pem".to_owned(), "/no/such.pem cannot be read"),
-        (format!("cacert={key}"), "holds no certificate"),
-        (format!("cert={certificate}&key={certificate}"), "holds no private key"),
+        (format!("cacert={key}"), "contains no PEM certificate"),
+        (
+            format!("cert={certificate}&key={certificate}"),
+            "contains no unencrypted PEM private key",
+        ),
     ] {
         refused_by_tls(&format!("rediss://127.0.0.1:1/0?{parameters}"), words).await;
     }

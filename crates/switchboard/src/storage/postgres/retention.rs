@@ -51,7 +51,7 @@ impl Storage for PostgresStorage {
         if self.one(sql!("server/takes_writes"), &[]).await? {
             return Ok(());
         }
-        Err(SwitchboardError::refused(Code::ReadOnly, "the server takes no writes"))
+        Err(SwitchboardError::refused(Code::ReadOnly, "the server does not accept writes"))
     }
 }
 

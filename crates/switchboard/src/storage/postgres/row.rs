@@ -103,7 +103,7 @@ pub(super) fn first<T: FromRow>(rows: &[Row]) -> StorageResult<T> {
 
 /// Returns the error for a statement that returned no row although it always must.
 pub(super) fn missing() -> SwitchboardError {
-    SwitchboardError::unknown(Code::Damaged, "no answer row")
+    SwitchboardError::unknown(Code::Damaged, "a statement returned no row")
 }
 
 /// Converts a number of rows.

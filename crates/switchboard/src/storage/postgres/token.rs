@@ -23,7 +23,7 @@ pub(super) fn ended(verdict: &str) -> Option<TokenEnd> {
 }
 
 fn odd(verdict: &str) -> SwitchboardError {
-    SwitchboardError::unknown(Code::Damaged, format!("a token is {verdict:?}"))
+    SwitchboardError::unknown(Code::Damaged, format!("a token has the unknown state {verdict:?}"))
 }
 
 /// Reads the reason why a token has ended from a column, if there is one.

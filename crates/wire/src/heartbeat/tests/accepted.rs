@@ -138,9 +138,9 @@ fn long_texts_are_cut_and_marked() {
         assert_eq!(heartbeat.checkpoint.as_ref().unwrap().cursor.as_ref(), Some(&message));
         let version = heartbeat.labels.version.as_ref().unwrap();
         assert!(version.len() > 252 && version.len() <= 256 && version.ends_with(&mark));
-        let said = "was longer than 4096 bytes and is cut";
+        let said = "was longer than 4096 bytes and was truncated";
         let expected = [
-            "connector.version was longer than 256 bytes and is cut".to_owned(),
+            "connector.version was longer than 256 bytes and was truncated".to_owned(),
             format!("status.error_message {said}"),
             format!("checkpoint.cursor {said}"),
         ];
@@ -167,12 +167,12 @@ fn what_no_store_can_keep_is_replaced_or_left_out() {
         assert!(heartbeat.labels.version.as_deref().unwrap().starts_with("1\u{fffd}"));
         assert!(heartbeat.checkpoint.as_ref().unwrap().cursor.is_some());
         assert_eq!(heartbeat.capabilities, None);
-        let said = "held a NUL or a lone surrogate, which is replaced by U+FFFD";
+        let said = "contained a NUL or a lone surrogate, which was replaced by U+FFFD";
         let expected = [
             format!("connector.version {said}"),
             format!("status.error_message {said}"),
             format!("checkpoint.cursor {said}"),
-            "capabilities holds a NUL or a lone surrogate and is left out".to_owned(),
+            "capabilities contained a NUL or a lone surrogate and was dropped".to_owned(),
         ];
         assert_eq!(warnings(&heartbeat), expected);
     }
@@ -186,7 +186,7 @@ fn what_no_store_can_keep_is_replaced_or_left_out() {
     let long = "x".repeat(4_096);
     let heartbeat = good(&and(&format!(r#""capabilities":{{"a":"{long}"}}"#)));
     assert_eq!(heartbeat.capabilities, None);
-    let said = "capabilities has more than 4096 bytes of JSON and is left out";
+    let said = "capabilities had more than 4096 bytes of JSON and was dropped";
     assert_eq!(heartbeat.mended, [said]);
     // Two surrogate halves in separate texts do not form a character.
     let halves = good(&and(r#""capabilities":{"a":"\ud83d","b":"\ude00"}"#));

@@ -186,16 +186,16 @@ fn messages_name_this_protocol() {
         "Invalid connector.heartbeat.v1 envelope: connector.connector_type: 17 is not a string; \
          connector.instance_id: \"first\" is not a UUID like 0198c5a1-7b1e-7c3f-9d55-5f0a2b6c8e10; \
          status.state: \"up\\n\" is not one of healthy, degraded, error; status.mood: is not a \
-         field of connector.heartbeat.v1; there may be state, uptime_s, error_message"
+         field of connector.heartbeat.v1; known fields: state, uptime_s, error_message"
     );
     let says = |bytes: &[u8]| read(bytes).unwrap_err().to_string();
     let prefix = "Invalid connector.heartbeat.v1 envelope: ";
     assert_eq!(says(b""), format!("{prefix}is empty"));
     assert_eq!(says(b"{\"a\":\"\xff"), format!("{prefix}not UTF-8 at byte 6"));
     assert_eq!(says(b"[]"), format!("{prefix}an array is not an object"));
-    let broken = "not JSON at byte 1, where a name in quotes should be";
+    let broken = "not JSON at byte 1: expected a name in quotes";
     assert_eq!(says(b"{"), format!("{prefix}{broken}"));
-    assert!(says(format!("{MINIMAL}x").as_bytes()).ends_with("where nothing more should be"));
+    assert!(says(format!("{MINIMAL}x").as_bytes()).ends_with("expected the end"));
     let deep = and(&format!(r#""capabilities":{{"a":{}"#, "[".repeat(200)));
     assert!(says(deep.as_bytes()).contains("nested deeper than 124"));
 }

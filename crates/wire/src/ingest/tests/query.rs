@@ -40,13 +40,13 @@ fn every_word_is_read() {
 #[test]
 fn what_cannot_be_read_is_named() {
     for (query, says) in [
-        ("aftr=1", "query parameter aftr: is unknown; there are after, limit,"),
+        ("aftr=1", "query parameter aftr: is unknown; known parameters: after, limit,"),
         ("AFTER=1", "query parameter AFTER: is unknown"),
         ("%zz=1", "query parameter %zz: is unknown"),
         ("%0a=1", "query parameter \\n: is unknown"),
         ("=1", "query parameter : is unknown"),
-        ("limit=1&limit=1", "query parameter limit: is there twice"),
-        ("limit=1&lim%69t=1", "query parameter limit: is there twice"),
+        ("limit=1&limit=1", "query parameter limit: is given twice"),
+        ("limit=1&lim%69t=1", "query parameter limit: is given twice"),
         ("limit=0", "query parameter limit: \"0\" is not a number from 1 to 1000"),
         ("limit=1001", "query parameter limit: \"1001\" is not"),
         ("limit", "query parameter limit: \"\" is not"),
@@ -55,19 +55,25 @@ fn what_cannot_be_read_is_named() {
         ("after=9223372036854775808", "query parameter after: \"9223372036854775808\" is not"),
         ("after=1.0", "query parameter after: \"1.0\" is not"),
         ("wait=31", "query parameter wait: \"31\" is not a number from 0 to 30"),
-        ("channel=Fax", "query parameter channel: \"Fax\" is not 1 to 64 of a-z, 0-9 and _"),
-        ("provider=", "query parameter provider: \"\" is not 1 to 64 of"),
+        (
+            "channel=Fax",
+            "query parameter channel: \"Fax\" is not 1 to 64 characters of a-z, 0-9 and _",
+        ),
+        ("provider=", "query parameter provider: \"\" is not 1 to 64 characters of"),
         ("endpoint=", "query parameter endpoint: is empty"),
-        ("sender=%00", "query parameter sender: \"\\0\" is longer than any, or holds a NUL"),
-        ("thread=%ff", "query parameter thread: is not UTF-8 with percent escapes"),
-        ("thread=%2", "query parameter thread: is not UTF-8 with percent escapes"),
-        ("thread=%+1", "query parameter thread: is not UTF-8 with percent escapes"),
+        (
+            "sender=%00",
+            "query parameter sender: \"\\0\" is longer than 1024 bytes or contains a NUL",
+        ),
+        ("thread=%ff", "query parameter thread: is not valid percent-encoded UTF-8"),
+        ("thread=%2", "query parameter thread: is not valid percent-encoded UTF-8"),
+        ("thread=%+1", "query parameter thread: is not valid percent-encoded UTF-8"),
         ("since=yesterday", "query parameter since: \"yesterday\" is not a time like"),
         ("until=2026-02-15T10:30:00", "query parameter until: \"2026-02-15T10:30:00\" is not"),
     ] {
         assert!(bad(query).starts_with(says), "{query}: {}", bad(query));
     }
-    assert!(bad("since=2026-02-15T10:30:00+01:00").ends_with("a + is a space here, write %2B"));
-    assert!(bad(&format!("sender={}", "x".repeat(1_025))).contains("longer than any"));
+    assert!(bad("since=2026-02-15T10:30:00+01:00").ends_with("+ means a space here; write %2B"));
+    assert!(bad(&format!("sender={}", "x".repeat(1_025))).contains("longer than 1024 bytes"));
     assert!(bad(&"x".repeat(1_000_000)).len() < 200);
 }

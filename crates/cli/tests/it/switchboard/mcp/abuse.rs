@@ -1,4 +1,4 @@
-//! Clients that open sessions and leave them, go in the middle of a call, or say too much.
+//! Clients that abandon sessions, disconnect during a call, or send too much.
 
 use std::io::Write;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use crate::running::LIMIT;
 use crate::switchboard::overload::peak_memory;
 use crate::switchboard::{Place, envelope};
 
-/// A thousand sessions are opened and left, half of them in the middle of an answer. Whoever else
-/// asks is served meanwhile, and nothing is left of them.
+/// A thousand sessions are abandoned, half of them with an unread response. Meanwhile the server
+/// serves other clients, and it leaks no memory or session.
 #[test]
 fn a_thousand_abandoned_sessions_leave_nothing() {
     const AT_ONCE: usize = 250;
@@ -30,7 +30,7 @@ fn a_thousand_abandoned_sessions_leave_nothing() {
         server.ingest(&envelope(&round.to_string())).is(202);
         faithful.post(&server, &list_tools(round)).is(202);
         assert_eq!(faithful.told()["id"], round);
-        // With bytes unread a connection is reset, without any it is closed.
+        // A connection with unread bytes is reset, others are closed.
         drop(sessions);
         sessions_become(&server, 1);
     }
@@ -42,7 +42,7 @@ fn a_thousand_abandoned_sessions_leave_nothing() {
     server.stop();
 }
 
-/// Nobody works for a client that has gone.
+/// The server stops working for a client that has disconnected.
 #[test]
 fn a_call_ends_when_its_client_goes() {
     let place = Place::sqlite();
@@ -54,12 +54,12 @@ fn a_call_ends_when_its_client_goes() {
     let taken = || metric(&server, "tenure_switchboard_budget_bytes");
     wait_until("the call waits", LIMIT, || taken() > 0).unwrap();
     drop(socket);
-    // Well before there would be an answer.
+    // The call ends well before its response would be due.
     wait_until("the call ends", Duration::from_secs(20), || taken() == 0).unwrap();
     server.stop();
 }
 
-/// What is made into values costs far more than it was charged for: only envelopes may be large.
+/// Parsed JSON values take far more memory than is accounted for, so only envelopes may be large.
 #[test]
 fn only_envelopes_may_be_large() {
     let place = Place::sqlite();
@@ -71,7 +71,7 @@ fn only_envelopes_may_be_large() {
     let words = json!({ "sender": "x".repeat(17 << 10) });
     let told = server.post("/mcp", &call("inbox.list", &words)).is(200);
     let error = told["result"]["structuredContent"]["error"].as_str().unwrap();
-    assert_eq!(error, "Invalid arguments: they have more than 16384 bytes");
+    assert_eq!(error, "Invalid arguments: more than 16384 bytes");
     let mut event = envelope("1");
     event["payload"]["normalized_text"] = "x".repeat(400 << 10).into();
     let told = server.post("/mcp", &call("ingest", &event)).is(200);
@@ -79,7 +79,7 @@ fn only_envelopes_may_be_large() {
     server.stop();
 }
 
-/// Each kind of mistake has the code that JSON-RPC gives it, and the id of its message.
+/// Each kind of error has its JSON-RPC code and the id of its message.
 #[test]
 fn mistakes_have_the_codes_of_json_rpc() {
     let place = Place::sqlite();

@@ -1,4 +1,4 @@
-//! Clients that others wrote: the official one of both generations, and FastMCP.
+//! Third-party clients: the official one in two major versions, and FastMCP.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
@@ -22,10 +22,10 @@ const TOOLS: [&str; 7] = [
     "inbox.show",
     "duties.list",
 ];
-/// What a client does in one session, but for the opening of it.
+/// Calls of a client in a session, without those that open it.
 const CALLS: usize = 15;
 
-/// Through a balancer that gives each request to another replica.
+/// All clients go through a balancer that alternates between the replicas.
 fn every_client_is_served_over_both_transports_and_by_any_replica(place: &Place) {
     let pythons = [service(TEST_MCP_1), service(TEST_MCP_2)];
     let [Some(old), Some(new)] = pythons else { return };
@@ -39,7 +39,7 @@ fn every_client_is_served_over_both_transports_and_by_any_replica(place: &Place)
     }
     let balancer = Haproxy::start(&replicas.each_ref().map(|replica| replica.at)).unwrap();
     let url = format!("http://{}", balancer.address());
-    // One after the other: two that take turns could each meet the same replica every time.
+    // Run them one after the other: concurrent clients could each always reach the same replica.
     let mut all = BTreeMap::new();
     for python in [old, new] {
         all.extend(asked(python, &token, &url));
@@ -54,12 +54,12 @@ fn every_client_is_served_over_both_transports_and_by_any_replica(place: &Place)
     for (name, told) in &all {
         check(name, told);
     }
-    // The newest way of asking where it is spoken, and the one before over the older transport.
+    // The newest protocol version, and the one before it over the older transport.
     assert_eq!(all["client/mcp"]["version"], "2026-07-28");
     assert_eq!(all["client/sse"]["version"], "2025-11-25");
     let sent_on: usize =
         replicas.iter().map(|it| metric(it, "tenure_switchboard_sse_forwarded_total")).sum();
-    // Half of what they posted, as they take turns.
+    // The balancer alternates, so about half of the messages are forwarded.
     assert!(sent_on >= clients.len() * CALLS / 4, "{sent_on}");
     for replica in replicas {
         testkit::wait_until("no session is left", crate::running::LIMIT, || {
@@ -72,7 +72,7 @@ fn every_client_is_served_over_both_transports_and_by_any_replica(place: &Place)
 
 fn asked(python: String, token: &str, url: &str) -> BTreeMap<String, Value> {
     let mut command = Command::new(python);
-    // It writes nothing beside its sources.
+    // Python must not write bytecode next to the script.
     command.env("PYTHONDONTWRITEBYTECODE", "1").arg(SCRIPT).arg(token).arg(url);
     let ran = command.stdin(Stdio::null()).output().unwrap();
     let said = String::from_utf8_lossy(&ran.stderr);
@@ -80,7 +80,7 @@ fn asked(python: String, token: &str, url: &str) -> BTreeMap<String, Value> {
     serde_json::from_slice(&ran.stdout).unwrap()
 }
 
-/// A number of `/metrics`.
+/// Returns a value of `/metrics`.
 pub(super) fn metric(server: &Server, name: &str) -> usize {
     let Value::String(text) = server.get("/metrics").is(200) else { panic!() };
     let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_else(|| {
@@ -98,7 +98,7 @@ fn check(name: &str, told: &Value) {
             (&json!(false), &json!("dict")),
             "{name}: {told}"
         );
-        // The same as text, for whoever reads only that.
+        // The text content has the same JSON.
         let text: Value = serde_json::from_str(told["text"].as_str().unwrap()).unwrap();
         assert_eq!(told["data"], text, "{name}");
         told["data"].clone()
@@ -131,13 +131,13 @@ fn check(name: &str, told: &Value) {
     assert_eq!(data("connector")["data"]["endpoint_identity"], "test_bot", "{name}");
     let message = &data("message")["data"];
     assert_eq!(message["envelope"]["event"]["external_event_id"], *name);
-    // Digits are kept.
+    // Large numbers keep all digits.
     assert!(told["message"]["text"].as_str().unwrap().contains("12345678901234567890123"));
     let inbox = data("inbox");
     let ids: Vec<&Value> =
         inbox["data"].as_array().unwrap().iter().map(|message| &message["request_id"]).collect();
     assert!(ids.contains(&&new["request_id"]), "{name}");
-    // Its scope is one endpoint.
+    // A token for one endpoint may not list duties.
     assert!(failed("duties").starts_with("forbidden: "), "{name}");
     let unknown = match &told["unknown"] {
         Value::String(text) => text.clone(),

@@ -1,4 +1,4 @@
-//! More than one replica: a message that comes to the wrong one.
+//! Several replicas: forwarding of messages to the replica of the session.
 
 use std::io::{BufRead, BufReader};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ on_both_stores! {
 fn a_message_is_sent_on_to_the_replica_of_its_session(place: &Place) {
     let (token, _) = place.token(&["--role", "read"]);
     let (other, _) = place.token(&["--role", "read"]);
-    // The third says that it is where nobody is.
+    // The third replica advertises an address on which nothing listens.
     let lost = place.serve(&["--advertise", "127.0.0.1:1"]);
     let mut replicas = [place.serve(&[]), place.serve(&[]), lost];
     replicas.iter_mut().for_each(|replica| replica.token = Some(token.clone()));
@@ -28,7 +28,7 @@ fn a_message_is_sent_on_to_the_replica_of_its_session(place: &Place) {
     session.post(&two, &list_tools(5)).is(202);
     assert_eq!(session.told()["id"], 5);
     assert_eq!(metric(&two, "tenure_switchboard_sse_forwarded_total"), 1);
-    // As the replica of the session would say it.
+    // The error is the same as from the replica of the session.
     assert_eq!(session.post(&two, &json!([])).is(400)["error"]["code"], -32600);
     let body = list_tools(6).to_string();
     let post =
@@ -38,7 +38,7 @@ fn a_message_is_sent_on_to_the_replica_of_its_session(place: &Place) {
     foreign.token = Some(other);
     session.post(&foreign, &list_tools(6)).refused(404, "not_found");
     post(&[JSON, ("authorization", &bearer)]).refused(401, "invalid_token");
-    // It goes no further than one step, so it never goes in circles.
+    // A forwarded message is not forwarded again, so there are no loops.
     post(&[JSON, ("tenure-forwarded", "1")]).refused(404, "not_found");
     let nowhere = format!("/messages?session_id={}{}", "a".repeat(32), "b".repeat(32));
     two.post(&nowhere, &list_tools(6)).refused(404, "not_found");
@@ -47,14 +47,14 @@ fn a_message_is_sent_on_to_the_replica_of_its_session(place: &Place) {
     session.post(&two, &list_tools(8)).is(202);
     assert_eq!(session.told()["id"], 8);
 
-    // A replica dies: its sessions are gone, and the next one begins elsewhere.
+    // A killed replica loses its sessions; new ones open on another replica.
     one.kill();
     session.post(&two, &list_tools(9)).refused(503, "replica_unreachable");
     assert_eq!(session.event(), None);
     let mut session = Session::open(&two);
     session.post(&two, &list_tools(10)).is(202);
     assert_eq!(session.told()["id"], 10);
-    // One that ends in order says so: nobody looks for it any more.
+    // A replica that stops gracefully is removed, so messages are not forwarded to it.
     let parting = Session::open(&foreign);
     foreign.stop();
     let told = two.post_with(&parting.endpoint, body.as_bytes(), &[JSON]).refused(404, "not_found");
@@ -99,11 +99,11 @@ impl Encrypted {
     }
 }
 
-/// The other replica has to show the certificate that this one shows; any other is refused, also
-/// one that is made out to the same name.
+/// A replica trusts other replicas only with its own certificate. Any other one is refused, even
+/// with the same name.
 #[test]
 fn replicas_trust_their_own_certificate_alone() {
-    // Another test may have done it before.
+    // This fails if another test has installed it.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let place = Place::sqlite();
     let [ours, theirs] = [0, 1].map(|_| Certificates::make("client").unwrap());
@@ -115,7 +115,7 @@ fn replicas_trust_their_own_certificate_alone() {
     let mut next =
         |begins: &str| lines.find_map(|line| line.strip_prefix(begins).map(str::to_owned)).unwrap();
     let endpoint = next("data: ");
-    // It is announced a moment after it listens.
+    // A replica announces its address shortly after it listens.
     testkit::wait_until("the replica is known", LIMIT, || two.post(&endpoint, 3) == 202).unwrap();
     assert!(next("data: ").contains("\"id\":3"));
     assert_eq!(stranger.post(&endpoint, 4), 503);

@@ -1,4 +1,4 @@
-//! Sessions of the older transport: how they begin, and all the ways in which they end.
+//! Sessions of the older transport: how they begin and end.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -13,7 +13,7 @@ use crate::switchboard::{Answer, Place, Server, agent, envelope};
 
 pub(super) const JSON: (&str, &str) = ("content-type", "application/json");
 
-/// A stream of events, and where to post.
+/// An event stream, and its endpoint for messages.
 pub(super) struct Session {
     stream: BufReader<TcpStream>,
     pub(super) endpoint: String,
@@ -25,7 +25,7 @@ impl Session {
         Self::try_open(server).unwrap_or_else(|answer| panic!("{answer}"))
     }
 
-    /// What it was answered when it did not begin.
+    /// Opens a session; returns the status line if it is refused.
     pub(super) fn try_open(server: &Server) -> Result<Self, String> {
         let token = server.token.as_ref();
         let token = token.map_or(String::new(), |it| format!("authorization: Bearer {it}\r\n"));
@@ -49,7 +49,7 @@ impl Session {
         (read > 0).then(|| line.trim_end().to_owned())
     }
 
-    /// The next event; `None` at the end. Each is one chunk.
+    /// Returns the next event; `None` at the end. Each event is one chunk.
     pub(super) fn event(&mut self) -> Option<(String, String)> {
         let mut kind = String::new();
         loop {
@@ -66,7 +66,7 @@ impl Session {
         }
     }
 
-    /// The next answer.
+    /// Returns the next response.
     #[track_caller]
     pub(super) fn told(&mut self) -> Value {
         let (kind, data) = self.event().unwrap();
@@ -74,7 +74,7 @@ impl Session {
         serde_json::from_str(&data).unwrap()
     }
 
-    /// Posts a message by a replica.
+    /// Posts a message to a replica.
     #[track_caller]
     pub(super) fn post(&self, server: &Server, message: &Value) -> Answer {
         server.post(&self.endpoint, message)
@@ -111,7 +111,7 @@ fn a_session_ends_when_its_client_goes() {
     session.post(&server, &list_tools(7)).is(202);
     let told = session.told();
     assert_eq!((&told["id"], &told["result"]["tools"][0]["name"]), (&json!(7), &json!("ingest")));
-    // A notification has no answer, and what is no message is told at once.
+    // A notification has no response; an invalid message is refused at once.
     session
         .post(&server, &json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }))
         .is(202);
@@ -131,7 +131,7 @@ fn a_session_ends_when_its_client_goes() {
     server.stop();
 }
 
-/// It is told to end with a session open: the stream comes to its end, and nobody is cut off.
+/// On shutdown with an open session, the stream ends properly.
 #[test]
 fn a_session_ends_when_the_server_does() {
     let place = Place::sqlite();
@@ -148,7 +148,7 @@ fn a_session_ends_when_the_server_does() {
     assert!(!said.contains("cut off"), "{said}");
 }
 
-/// A client that never reads loses its session; others notice nothing, and no memory stays taken.
+/// A client that never reads loses its session. Others are not affected, and the memory is freed.
 #[test]
 fn who_does_not_read_loses_the_session() {
     let place = Place::sqlite();
@@ -217,12 +217,12 @@ fn a_token_is_needed_and_a_session_is_for_one_token() {
     server.token = Some(other);
     session.post(&server, &list_tools(1)).refused(404, "not_found");
     server.token = Some(token);
-    // A role that is missing is told as the tool's own error.
+    // A missing role is an error of the tool.
     session.post(&server, &call("ingest", &json!({}))).is(202);
     let told = session.told();
     assert_eq!(told["result"]["isError"], true, "{told}");
     assert!(told["result"]["content"][0]["text"].as_str().unwrap().contains("the role 'ingest'"));
-    // A revoked one is out with its next message, though it was good a moment ago.
+    // A revoked token is refused with its next message, although it is cached.
     place.tenure(&["token", "revoke", &id, "--reason", "test"]).ok();
     let read = server.post("/mcp", &call("inbox.list", &json!({})));
     assert_eq!(read.body["result"]["isError"], true, "{read:?}");
@@ -251,14 +251,14 @@ fn only_allowed_hosts_are_answered() {
         as_host(bad, "/messages?session_id=x").refused(403, "forbidden");
         let headers = [("authorization", bearer.as_str()), ("host", bad)];
         server.get_with("/sse", &headers).refused(403, "forbidden");
-        // It is for those who are led here by a page; programs have a token to show.
+        // The check protects browsers; other endpoints are protected by the token.
         server.get_with("/metrics", &headers).is(200);
     }
     server.stop();
 }
 
-/// What a reader of values would spoil, or not take at all, reaches the reader of envelopes as it
-/// is, and comes back as it was kept or as a text.
+/// JSON that parsing into values would change or refuse reaches the envelope parser unchanged, and
+/// is returned as stored, or as a string.
 #[test]
 fn arguments_and_results_are_exact() {
     let place = Place::sqlite();
@@ -279,7 +279,7 @@ fn arguments_and_results_are_exact() {
     let by_http = server.post_with("/api/switchboard/ingest", by_http.as_bytes(), &[JSON]);
     let refused = twice["structuredContent"]["status"] == "error";
     assert_eq!(refused, by_http.status == 422, "{twice} {by_http:?}");
-    // The whole text: numbers as they came, and one that is too large for a strict reader quoted.
+    // Numbers are unchanged; an envelope with one too large for strict parsers is a string.
     let body = call("inbox.list", &json!({ "limit": 2 })).to_string();
     let mut answer = agent().post(server.url("/mcp")).header(JSON.0, JSON.1).send(body).unwrap();
     let text = answer.body_mut().read_to_string().unwrap();

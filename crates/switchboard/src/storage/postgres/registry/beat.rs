@@ -51,7 +51,12 @@ impl PostgresStorage {
         (&beat.heartbeat.connector_type, &beat.heartbeat.endpoint_identity).hash(&mut hasher);
         // Less than LOCKS, so it fits.
         let lock = &self.connector_locks[(hasher.finish() % LOCKS as u64) as usize];
-        let busy = |_| SwitchboardError::refused(Code::Busy, "other heartbeats are in the way");
+        let busy = |_| {
+            SwitchboardError::refused(
+                Code::Busy,
+                "other heartbeats hold the lock for this connector",
+            )
+        };
         let _lock = timeout(LOCK_TIMEOUT, lock.lock()).await.map_err(busy)?;
         for _ in 0..MAX_ATTEMPTS {
             let state = self.read_state(&beat.heartbeat, when).await?;
@@ -59,7 +64,10 @@ impl PostgresStorage {
                 return Ok(beaten);
             }
         }
-        Err(SwitchboardError::refused(Code::Busy, "other heartbeats of this connector came first"))
+        Err(SwitchboardError::refused(
+            Code::Busy,
+            "concurrent heartbeats of this connector kept changing its rows",
+        ))
     }
 
     async fn read_state(
