@@ -200,14 +200,18 @@ impl DriverHandle {
 /// The store, called on the runtime of the thread that renews: its connections live there, and the
 /// runtime of user code may end.
 #[derive(Debug, Default)]
-pub(crate) struct StoreHandle(Mutex<StoreState>);
+pub(crate) struct StoreHandle(Mutex<GuardStore>);
 
 #[derive(Clone, Debug, Default)]
-enum StoreState {
+enum GuardStore {
     #[default]
     Absent,
     /// Each call keeps a clone of the sender until it has its answer.
-    Open { runtime: Handle, store: Arc<dyn Store>, calls: mpsc::Sender<Infallible> },
+    Open {
+        runtime: Handle,
+        store: Arc<dyn Store>,
+        calls: mpsc::Sender<Infallible>,
+    },
     Closed,
 }
 
@@ -218,23 +222,23 @@ impl StoreHandle {
     /// Opened once, before the first guard is made.
     pub(crate) fn open(&self, runtime: Handle, store: Arc<dyn Store>) -> RunningCalls {
         let (calls, running) = mpsc::channel(1);
-        self.set(StoreState::Open { runtime, store, calls });
+        self.set(GuardStore::Open { runtime, store, calls });
         running
     }
 
     /// Refuses calls from now on, and waits until those under way have their answers: a commit
     /// whose answer is thrown away would be unknown for no reason.
     pub(crate) async fn close(&self, mut running: RunningCalls) {
-        self.set(StoreState::Closed);
+        self.set(GuardStore::Closed);
         // A store that does not answer must not keep the thread.
         let _ = tokio::time::timeout(LAST_CALLS_TIMEOUT, running.recv()).await;
     }
 
-    fn set(&self, state: StoreState) {
+    fn set(&self, state: GuardStore) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = state;
     }
 
-    fn state(&self) -> StoreState {
+    fn state(&self) -> GuardStore {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -247,11 +251,11 @@ impl StoreHandle {
         Fut: Future<Output = Result<T, StoreError>> + Send + 'static,
     {
         let (runtime, store, running) = match self.state() {
-            StoreState::Open { runtime, store, calls } => (runtime, store, calls),
-            StoreState::Absent => {
+            GuardStore::Open { runtime, store, calls } => (runtime, store, calls),
+            GuardStore::Absent => {
                 return Err(StoreError::refused(Code::Absent, "fixed partitions have no store"));
             }
-            StoreState::Closed => {
+            GuardStore::Closed => {
                 return Err(StoreError::refused(Code::Fenced, "the membership has ended"));
             }
         };

@@ -110,8 +110,8 @@ proptest! {
         prop_assert_eq!(moved(&duties, &plan(&duties, &members)), []);
     }
 
-    /// The distance from the exact share is at most 1/2 + (m - 2) / 2 times the member's part of all
-    /// weights: within one duty up to three members, and for everybody whose part is small.
+    /// The distance from the exact share is at most 1/2 + (m - 2) / 2 times the member's part of
+    /// all weights: less than one duty with up to three members, and for members of small weight.
     #[test]
     fn weights_are_respected(
         weights in vec(prop_oneof![1..10_u32, 1..1_000_u32], 1..12),
