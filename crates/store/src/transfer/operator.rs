@@ -130,8 +130,9 @@ impl OperatorSession {
     /// Claims a duty above `floor`; with `force`, takes it from its holder.
     pub(super) async fn claim(&mut self, duty: &DutyKey, floor: Epoch) -> StoreResult<Hold> {
         let want = ClaimRequest { duty: duty.clone(), floor };
-        // Somebody else can claim a duty that was taken; three attempts are enough to tell.
-        for _ in 0..3 {
+        // Its holder may claim a duty again that was taken from it. After the last attempt nothing
+        // is taken.
+        for left in (0..3).rev() {
             let session = self.session(&duty.group).await?;
             let wants = std::slice::from_ref(&want);
             let claimed = self.store.claim(&session, wants, &self.operator.reason).await?;
@@ -142,7 +143,7 @@ impl OperatorSession {
                     }
                     return Ok(hold);
                 }
-                Some(Claimed::HeldBy(holder)) if !self.operator.force => {
+                Some(Claimed::HeldBy(holder)) if !self.operator.force || left == 0 => {
                     return Err(held(duty, holder.as_ref()));
                 }
                 Some(Claimed::HeldBy(_)) => self.take(duty).await?,

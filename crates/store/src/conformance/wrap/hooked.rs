@@ -12,20 +12,30 @@ use super::Op;
 use super::around::{StoreWrapper, pass_on};
 use crate::delegate::impl_store;
 
-/// Action that runs once, before a call continues.
+/// Action that runs before a call continues.
 pub type Interlude = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A store that runs an action before its first call of one kind.
+/// A store that runs an action before its calls of one kind.
 pub struct Hooked {
     inner: Arc<dyn Store>,
     before: Op,
-    interlude: Mutex<Option<Interlude>>,
+    next: Mutex<Box<dyn FnMut() -> Option<Interlude> + Send>>,
 }
 
 impl Hooked {
     /// Runs `interlude` right before the first `before` reaches `inner`.
     pub fn new(inner: Arc<dyn Store>, before: Op, interlude: Interlude) -> Self {
-        Self { inner, before, interlude: Mutex::new(Some(interlude)) }
+        let mut once = Some(interlude);
+        Self { inner, before, next: Mutex::new(Box::new(move || once.take())) }
+    }
+
+    /// Runs an action right before each `before` reaches `inner`.
+    pub fn each(
+        inner: Arc<dyn Store>,
+        before: Op,
+        mut make: impl FnMut() -> Interlude + Send + 'static,
+    ) -> Self {
+        Self { inner, before, next: Mutex::new(Box::new(move || Some(make()))) }
     }
 }
 
@@ -43,7 +53,7 @@ impl StoreWrapper for Hooked {
         call: impl Future<Output = StoreResult<T>> + Send,
     ) -> StoreResult<T> {
         if op == self.before {
-            let interlude = self.interlude.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let interlude = (self.next.lock().unwrap_or_else(PoisonError::into_inner))();
             if let Some(interlude) = interlude {
                 interlude.await;
             }

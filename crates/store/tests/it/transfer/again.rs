@@ -1,6 +1,7 @@
 //! Moves that meet another move, a rewind, or an unsuitable name.
 
 use super::*;
+use tenure_core::store::Claimed;
 use tenure_store::conformance::wrap::Hooked;
 
 /// Returns a checkpoint as a worker reads it.
@@ -167,4 +168,24 @@ async fn a_name_that_leaves_no_room_for_the_seal_is_refused_before_anything_is_m
     let refused = Move::new(&mut from, &mut to).run(&[duty(&id)], &duty(&id), &nothing).await;
     assert_eq!(refused.unwrap_err().code(), Code::BadInput);
     assert_eq!(text(&stores.from, &id).await, "x");
+}
+
+/// The operator takes the duty twice; each time its worker claims it again first.
+#[tokio::test]
+async fn a_duty_that_its_worker_claims_again_at_once_stays_with_it() {
+    let stores = Stores::new();
+    let (player, _) = stores.work("a", "x").await;
+    let player = Arc::new(player);
+    let rival = player.clone();
+    let contested = Hooked::each(stores.from.clone(), Op::Claim, move || {
+        let rival = rival.clone();
+        Box::pin(async move { drop(rival.claim("a").await) })
+    });
+    let contested: Arc<dyn Store> = Arc::new(contested);
+    let mut session = session(&contested, "F", true);
+    let refused = rewind(&mut session, &duty("a"), Version::new(1).unwrap()).await.unwrap_err();
+    assert_eq!(refused.code(), Code::Held);
+    assert!(refused.to_string().contains("is held by worker"), "{refused}");
+    session.close().await;
+    assert!(matches!(player.claim("a").await, Claimed::Already(_)), "the worker has lost it");
 }
