@@ -262,7 +262,7 @@ pub(crate) struct MemberArgs {
     /// Run commands in a PID namespace, so that none of their processes outlives tenure
     #[arg(long)]
     pub(crate) isolate: bool,
-    /// Zone of this instance; it is first choice for duties of that zone
+    /// Zone of this instance; duties of that zone prefer it
     #[arg(long, value_name = "LABEL")]
     pub(crate) zone: Option<String>,
     /// Name of this instance that survives restarts, for pins

@@ -9,18 +9,18 @@ use tenure_supervise::guard::{Init, Stage};
 /// Arguments that one stage passes to the next.
 #[derive(clap::Args)]
 pub(crate) struct GuardArgs {
-    /// Be the parent of a guard in a PID namespace of its own
+    /// Run a guard in a new PID namespace
     #[arg(long)]
     isolate: bool,
-    /// Be the guard in there
+    /// Run as the guard in that namespace
     #[arg(long, value_enum)]
     init: Option<InitArg>,
-    /// Become the command, and go with its guard, the process of this id
+    /// Execute the command; end when the guard with this process id ends
     #[arg(long, value_name = "PID")]
     exec: Option<i32>,
-    /// A folder to remove in the end
+    /// Folder to remove at exit
     scratch: Option<PathBuf>,
-    /// The command of --exec
+    /// Command for --exec
     #[arg(last = true)]
     command: Vec<OsString>,
 }

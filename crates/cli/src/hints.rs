@@ -30,12 +30,12 @@ hints! {
         "use a SQLite file from one host and one time namespace; to share, use PostgreSQL or Redis"
     Damaged "check that path, schema or prefix belong to Tenure; if they do, restore a backup"
     Absent "check the path; `tenure migrate` creates a new store"
-    Failed "look for the same time in the server's log"
+    Failed "check the server's log for errors at this time"
     Exhausted "epochs and versions end at 2^53 - 1; look for a floor that was set by mistake"
     NoTls "check the certificates, the names in them, and whether the server uses TLS on that port"
     NotBuilt "build tenure with the cargo feature of that name"
     Fenced "stop this work: another instance may hold the duty; never retry under this hold"
-    InUse "stop that process first: a cursor file has one user at a time"
+    InUse "stop that process first: only one process at a time can use a cursor file"
     BadSignature
         "run `tenure checkpoint verify`, then `tenure checkpoint rewind` to a valid version"
     Replayed "after a restore run `tenure store adopt`; otherwise rewind to a valid version"
@@ -58,7 +58,7 @@ hints! {
     BadTargets "correct the source of the list; the last valid list stays in force"
     CannotStart "check that the program exists and that this user may execute it"
     LastMember
-        "start another member first; `--force`, where there is one, lets the duties wait for one"
+        "start another member first; `--force`, if available, leaves the duties free until then"
     BadPartitions
         "set CONNECTOR_PARTITIONS=0,1 or CONNECTOR_PARTITION_ID with CONNECTOR_TOTAL_PARTITIONS"
     Machine "check what the message names: a folder, a port, or a limit of this process"
@@ -81,7 +81,7 @@ hints! {
     NoSuchConnector "`tenure connectors ls` lists connectors; with --archived, the archived ones"
     NoSwitchboard
         "check that the switchboard runs, and the URL in --url or SWITCHBOARD_API_BASE_URL"
-    NotTaken "see its response above; check the token, --url, --type and --endpoint"
+    NotTaken "see the switchboard's response above; check the token, --url, --type and --endpoint"
     BadCounters "give a JSON object or lines NAME=N; the page of this code lists the names"
     CursorDiverged
         "use an older cursor or after=0, and skip every request_id that you have processed"

@@ -32,13 +32,13 @@ pub(crate) enum LogFormatArg {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum LogLevelArg {
-    /// Work that was cut off
+    /// Interrupted work
     Error,
-    /// Problems that are retried
+    /// Failures that are retried
     Warn,
-    /// Changes of state
+    /// State changes
     Info,
-    /// Successful renewals, too
+    /// All of the above, and successful renewals
     Debug,
 }
 

@@ -164,7 +164,7 @@ impl Adoption {
         let inbox = inbox.map(|at| match incarnation {
             Some(_) => format!("the inbox continues above position {at}\n"),
             None => format!(
-                "the inbox would continue above position {at} or so, by the clock of this host\n"
+                "the inbox would continue above position {at} (estimated from this host's clock)\n"
             ),
         });
         text + &inbox.unwrap_or_default()

@@ -91,7 +91,7 @@ pub async fn start(store: &dyn Store, options: DrainOptions) -> Result<ActiveDra
         };
         before.participant(instance)?;
         if mode == DrainMode::HandOver && !before.has_successor(document, instance) {
-            let what = format!("no other member of {group} takes duties");
+            let what = format!("no other member of {group} can take the duties");
             return Err(OperateError::refused(Code::LastMember, what));
         }
         document.drained.insert(instance.clone(), mode);

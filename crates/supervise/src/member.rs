@@ -210,7 +210,7 @@ pub fn describe_store(store: &StoreUrl) -> String {
 /// Prepares this process to supervise: it listens to signals, and processes of a guard that dies
 /// become its children.
 pub(crate) fn listen() -> Result<Signals, SuperviseError> {
-    let signals = Signals::listen().context("cannot listen to signals")?;
+    let signals = Signals::listen().context("cannot listen for signals")?;
     set_child_subreaper(Some(getpid())).context("cannot become a child subreaper")?;
     Ok(signals)
 }

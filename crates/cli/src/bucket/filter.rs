@@ -18,7 +18,7 @@ pub(crate) struct BucketFilterArgs {
     /// Key of the connector: a name, not a secret
     #[arg(long)]
     key: String,
-    /// Bucket to keep
+    /// Bucket whose entities are kept
     #[arg(long, value_name = "I", env = env::BUCKET_ID, value_parser = id)]
     #[arg(allow_negative_numbers = true, required_unless_present = "config")]
     id: Option<u64>,
@@ -26,8 +26,8 @@ pub(crate) struct BucketFilterArgs {
     #[arg(long, value_name = "N", env = env::BUCKET_TOTAL, value_parser = total)]
     #[arg(allow_negative_numbers = true, required_unless_present = "config")]
     total: Option<Total>,
-    /// Connector config that has both, instead of --id and --total; for a rotation, the config of
-    /// the run
+    /// Connector config with bucket and total, instead of --id and --total; in a rotation, the
+    /// config of the run
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
@@ -69,7 +69,7 @@ fn filter(active: &Active, input: impl Read, mut output: impl Write) -> Result<(
     let mut selected = Vec::new();
     loop {
         let block = lines.block().map_err(|error| {
-            let kept = "the lines before it were written, as far as they are in the bucket";
+            let kept = "earlier lines of the bucket were written";
             Failure::from(error).keeping(kept)
         })?;
         let Some(block) = block else { return Ok(()) };
@@ -82,7 +82,7 @@ fn filter(active: &Active, input: impl Read, mut output: impl Write) -> Result<(
             // The reader closed the pipe, as in `| head`.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
             written => written.context("cannot write to standard output").map_err(|error| {
-                let kept = "a part of the lines was written; the last one may be cut off";
+                let kept = "some lines were written; the last one may be incomplete";
                 Failure::from(error).keeping(kept)
             })?,
         }

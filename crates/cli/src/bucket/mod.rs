@@ -31,7 +31,7 @@ pub(crate) struct BucketArgs {
     /// Key of the connector: a name, not a secret
     #[arg(required = true)]
     key: Option<String>,
-    /// Name of the entity, always spelled the same way
+    /// Name of the entity; the spelling must not vary
     #[arg(required = true)]
     data: Option<String>,
     /// Number of buckets

@@ -32,7 +32,7 @@ pub(crate) struct BucketNextArgs {
     /// Connector config, a JSON object
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// Connector state, a JSON object; without the file, the rotation begins
+    /// Connector state, a JSON object; if the file does not exist, a new rotation begins
     #[arg(long, value_name = "FILE")]
     state: PathBuf,
     /// Point at which a bucket counts as executed
@@ -71,7 +71,7 @@ pub(crate) enum PrintArg {
     All,
     /// Config of the run
     Config,
-    /// State to keep now
+    /// State to store now
     State,
     /// Number of the bucket
     Id,

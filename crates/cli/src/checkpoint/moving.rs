@@ -110,7 +110,7 @@ fn stop_on_signal() -> Arc<AtomicBool> {
             if requested.swap(true, Ordering::Relaxed) {
                 std::process::exit(130);
             }
-            to_stderr("stopping after this one; once more to stop at once");
+            to_stderr("stopping after the current batch; press Ctrl-C again to stop at once");
         }
     });
     stop

@@ -29,17 +29,17 @@ impl ApplyArgs {
             return Ok(report(&applied));
         }
         if applied.joins {
-            to_stderr(&format!("note: {JOIN_NOTE}; until then duties move as they do without it"));
+            to_stderr(&format!("note: {JOIN_NOTE}; until they join, duties move as without them"));
         }
         note_dry_run(self.dry_run);
         let lines = applied.changes.lines();
         let lines: String = lines.iter().map(|line| format!("  {line}\n")).collect();
-        let word = match (applied.changed, self.dry_run) {
-            (false, _) => "is in force already",
-            (true, true) => "would be put in force",
-            (true, false) => "is in force now",
+        let (what, verb) = match (applied.changed, self.dry_run) {
+            (false, _) => ("these changes are already in force", "will move"),
+            (true, true) => ("these changes would be put in force", "would move"),
+            (true, false) => ("these changes are now in force", "will move"),
         };
-        let moves = duties(applied.moves);
-        Ok(format!("in group {} this {word}:\n{lines}{moves} to move\n", applied.group))
+        let (group, moves) = (&applied.group, duties(applied.moves));
+        Ok(format!("group {group}: {what}:\n{lines}{moves} {verb}\n"))
     }
 }

@@ -97,7 +97,7 @@ fn sentence(drain: &ActiveDrain) -> String {
         (None, false, _) => format!("{instance} of {group} is not drained\n"),
         (None, true, true) => format!("{instance} of {group} would get duties again\n"),
         (None, true, false) => format!("{instance} of {group} gets duties again\n"),
-        (Some(_), false, _) => format!("{instance} of {group} is drained already\n"),
+        (Some(_), false, _) => format!("{instance} of {group} is already drained\n"),
         (Some(DrainMode::HandOver), true, _) => {
             format!("{instance} of {group} would hand over {left}\n")
         }
@@ -166,7 +166,8 @@ impl Printer {
             }
             DrainEvent::StoreBack => "the store answers again".to_owned(),
             DrainEvent::NoSuccessor => {
-                "no other member takes duties now: the instance keeps the rest until one does"
+                "no other member takes duties now: the instance keeps its remaining duties until \
+                 one does"
                     .to_owned()
             }
         };

@@ -39,7 +39,7 @@ fn sentences(evicted: &EvictReport) -> String {
     let EvictReport { options, changed, duties: held, .. } = evicted;
     let EvictOptions { group, instance, now, dry_run } = options;
     let did = match (changed, evicted.was_member, dry_run) {
-        (false, _, _) => "was evicted before",
+        (false, _, _) => "was already evicted",
         (true, false, _) => "is not a member, and cannot join again",
         (true, true, true) => "would be evicted",
         (true, true, false) => "is evicted: it can neither renew nor join again",
@@ -47,7 +47,8 @@ fn sentences(evicted: &EvictReport) -> String {
     let latest = held.iter().map(|freed| freed.free_in_ms).max().unwrap_or(0);
     let when = match (now, dry_run) {
         (true, true) => "would be free at once".to_owned(),
-        (true, false) => "are free at once".to_owned(),
+        (true, false) if held.len() == 1 => "is free now".to_owned(),
+        (true, false) => "are free now".to_owned(),
         (false, true) => format!("would be free within {latest} ms"),
         (false, false) => format!("will be free within {latest} ms"),
     };

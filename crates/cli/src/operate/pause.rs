@@ -29,14 +29,14 @@ impl PauseArgs {
         }
         note_edit(&paused.edit);
         if is_pause && paused.foreign_holder {
-            to_stderr("duties of instances that only share the keys are not stopped");
+            to_stderr("duties held by foreign members are not stopped");
         }
         let what = match &options.scope {
             Scope::Group(group) => format!("group {group}"),
             Scope::Duty(duty) => duty.to_string(),
         };
         let [before, is, would] = match is_pause {
-            true => ["was paused before", "is paused", "would be paused"],
+            true => ["was already paused", "is paused", "would be paused"],
             false => ["was not paused", "is resumed", "would be resumed"],
         };
         let did = format!("{what} {}\n", by_outcome(&paused.edit, before, is, would));
@@ -70,7 +70,7 @@ fn still_paused(resumed: &PauseReport) -> String {
             format!("group {group} is still paused as a whole: run `tenure resume {group}`\n")
         }
         None if paused.len() > 0 => {
-            format!("still paused by themselves: {}\n", some_of(paused))
+            format!("still paused individually: {}\n", some_of(paused))
         }
         _ => String::new(),
     }

@@ -93,9 +93,8 @@ fn sentences(pinned: &PinReport) -> String {
         let what = by_outcome(edit, "is not pinned", after, "would no longer be pinned");
         return format!("{duty} {what}\n");
     };
-    let is = by_outcome(edit, "was", "is", "would be");
-    let before = if edit.changed { "" } else { " before" };
-    let text = format!("{duty} {is} pinned to {pin}{before}\n");
+    let is = by_outcome(edit, "was already", "is", "would be");
+    let text = format!("{duty} {is} pinned to {pin}\n");
     let next = match &pinned.holder {
         _ if !pinned.reachable => {
             "no member there takes duties now: until then any member may hold it\n".to_owned()

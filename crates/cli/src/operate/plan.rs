@@ -95,7 +95,7 @@ fn duty_of(group: &GroupName, text: &str) -> Result<DutyId, Failure> {
     let duty: DutyKey = name(text, str::parse)?;
     match duty.group == *group {
         true => Ok(duty.id),
-        false => Err(Failure::Usage(format!("{duty} is not of the group {group}"))),
+        false => Err(Failure::Usage(format!("{duty} does not belong to group {group}"))),
     }
 }
 

@@ -91,7 +91,7 @@ fn sentence(report: &ShareReport) -> String {
     };
     let what = match change {
         ShareChange::Cordon { cordoned: true, .. } => pick(
-            "was cordoned before",
+            "was already cordoned",
             "is cordoned: it keeps its duties and gets no new ones",
             "would be cordoned: it would keep its duties and get no new ones",
         ),
@@ -102,7 +102,7 @@ fn sentence(report: &ShareReport) -> String {
             let would = if edit.dry_run { "would have" } else { "has" };
             let before = before.map_or("its own".to_owned(), |before| before.to_string());
             match weight {
-                Some(weight) if !edit.changed => format!("had weight {weight} before"),
+                Some(weight) if !edit.changed => format!("already had weight {weight}"),
                 None if !edit.changed => "has no weight set".to_owned(),
                 Some(weight) => format!("{would} weight {weight}; before it had {before}"),
                 None => format!("{would} its own weight again; before it had {before}"),

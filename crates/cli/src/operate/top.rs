@@ -181,7 +181,7 @@ fn group_text(report: &GroupReport) -> String {
         }
     };
     let DutyCounts { known, held, free, paused } = status.duties;
-    let gone = if status.has_targets { " or gone from the list" } else { "" };
+    let gone = if status.has_targets { " or no longer listed" } else { "" };
     let heads = ["MEMBER", ">WEIGHT", "ZONE", ">HOLDS", ">ROOM", ">REMAINING_MS", "STATE"];
     let members = table(heads, status.members.iter().map(member_row));
     let counts = [AuditKind::Granted, AuditKind::Released, AuditKind::Expired]

@@ -35,10 +35,10 @@ pub(crate) struct BeatArgs {
     /// File with the token [default: the value of SWITCHBOARD_API_TOKEN]
     #[arg(long, value_name = "PATH")]
     token_file: Option<PathBuf>,
-    /// CA certificates to trust (PEM) [default: those of the system]
+    /// CA certificates to trust (PEM) [default: system certificates]
     #[arg(long, value_name = "PATH")]
     cacert: Option<PathBuf>,
-    /// Timeout of the connection, and again of the response
+    /// Timeout for connecting, and separately for the response
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     timeout: Duration,
     /// Connector type, such as telegram_bot
@@ -278,7 +278,7 @@ async fn repeat(
     caller: Option<Caller>,
     json: bool,
 ) -> Result<(), Failure> {
-    let mut signals = Signals::listen().context("cannot listen to signals")?;
+    let mut signals = Signals::listen().context("cannot listen for signals")?;
     let (commands, mut received) = mpsc::channel(1);
     tokio::spawn(async move {
         loop {

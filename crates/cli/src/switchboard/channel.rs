@@ -27,7 +27,8 @@ pub(crate) enum ChannelCommand {
         /// Provider of the channel, as in `source.provider`; repeatable
         #[arg(long = "provider", value_name = "NAME", required = true, value_parser = plain_name)]
         providers: Vec<String>,
-        /// Channel whose dedupe keys this one uses: an event that arrives by both is one event
+        /// Channel whose dedupe keys this one uses: an event submitted through both channels is
+        /// stored once
         #[arg(long, value_name = "CHANNEL", value_parser = plain_name)]
         alias: Option<String>,
         /// Print what would happen and change nothing
@@ -52,7 +53,7 @@ pub(crate) enum ChannelCommand {
 pub(super) fn plain_name(text: &str) -> Result<String, String> {
     match is_name(text) {
         true => Ok(text.to_owned()),
-        false => Err(format!("a name is 1 to {MAX_NAME_BYTES} of a-z, 0-9 and _")),
+        false => Err(format!("a name is 1 to {MAX_NAME_BYTES} characters of a-z, 0-9 and _")),
     }
 }
 
@@ -78,7 +79,7 @@ pub(crate) async fn run(command: ChannelCommand, global: &Global) -> Result<Stri
         && was != becomes.as_ref()
         && !storage.replace_channel(was, becomes.as_ref(), &operator()).await?
     {
-        let detail = "another operator has changed the channel meanwhile: check it, and try again";
+        let detail = "another operator changed the channel in the meantime: check it and try again";
         return Err(conflict(detail.to_owned()));
     }
     let (before, after) = (was.map(value), becomes.as_ref().map(value));
@@ -87,7 +88,7 @@ pub(crate) async fn run(command: ChannelCommand, global: &Global) -> Result<Stri
         return Ok(change(global, dry_run, &report, table(HEADS, [row(&becomes)])));
     }
     if !global.json && !dry_run {
-        to_stderr("running replicas refuse its events within 5 seconds");
+        to_stderr("running replicas will refuse its events within 5 seconds");
     }
     let did = if dry_run { "would be removed" } else { "is removed" };
     let text = format!("channel {} {did}\n", was.map_or("", |was| was.name.as_str()));

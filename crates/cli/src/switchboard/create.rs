@@ -63,7 +63,7 @@ pub(crate) struct CreateArgs {
 enum TokenKind {
     /// Program that submits events; environment live
     Connector,
-    /// Trying things out; environment dev
+    /// Development and testing; environment dev
     Development,
 }
 
@@ -237,7 +237,7 @@ pub(super) async fn run(args: &CreateArgs, global: &Global) -> Result<String, Fa
         return print_secret(&document(&value), &token_id);
     }
     to_stderr(&format!("{token_id}: {}, until {}", request.sentence(), at(token.expires_at)));
-    to_stderr("the token is shown this once: only its digest is stored");
+    to_stderr("the token cannot be shown again: only its digest is stored");
     if !next.is_empty() {
         let steps = next.iter().zip(1..).map(|(step, number)| format!("  {number}. {step}\n"));
         to_stderr(&format!("next:\n{}", steps.collect::<String>()));

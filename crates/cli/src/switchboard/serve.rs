@@ -96,7 +96,7 @@ pub(crate) struct ServeArgs {
     /// Minimum guarantee of the store; the switchboard does not start below it
     #[arg(long, value_name = "LEVEL", value_parser = words(Level::ALL, Level::as_str))]
     require: Option<Level>,
-    /// Fields of an event that `ingest.v1` does not define: refuse the event, or keep them
+    /// Event fields that `ingest.v1` does not define: reject the event, or store them
     #[arg(long, value_name = "refused|kept", default_value = "refused", value_parser = fields)]
     fields: Fields,
     /// Format of messages on standard error
@@ -154,8 +154,8 @@ impl ServeArgs {
         if self.keep_keys < self.keep_bodies {
             let [keys, bodies] = [self.keep_keys, self.keep_bodies].map(span);
             return Err(Failure::Usage(format!(
-                "--keep-keys ({keys}) is shorter than --keep-bodies ({bodies}): an event in the \
-                 inbox has to be recognised when it comes again"
+                "--keep-keys ({keys}) is shorter than --keep-bodies ({bodies}): duplicates of an \
+                 event have to be recognised while it is in the inbox"
             )));
         }
         check_count("--trusted-proxies", self.trusted_proxies, 0, 16)?;
@@ -241,7 +241,7 @@ async fn run(
     mut server: ServerSettings,
     log: &ServeLog,
 ) -> Result<ExitCode, Failure> {
-    let mut signals = Signals::listen().context("cannot listen to signals")?;
+    let mut signals = Signals::listen().context("cannot listen for signals")?;
     server.log = log.sink();
     let is_encrypted = server.tls.is_some();
     let opening = async {
@@ -263,7 +263,7 @@ async fn run(
     let started = tenure_switchboard::serve(server, storage, asked).await;
     let handle = started.map_err(|error| match error.code() {
         // Not "nothing was changed": the store or its tables may have been created.
-        Code::OpenToAll => Failure::from(error).keeping("nothing listens"),
+        Code::OpenToAll => Failure::from(error).keeping("the server was not started"),
         _ => Failure::from(error),
     })?;
     if has_tokens {

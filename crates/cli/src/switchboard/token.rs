@@ -196,7 +196,7 @@ async fn revoke(args: &RevokeArgs, global: &Global) -> Result<String, Failure> {
         "last_used_at": token.last_used_at.map(at),
     });
     let did = match (changed, dry_run) {
-        (false, _) => "had ended before",
+        (false, _) => "was already expired or revoked",
         (true, true) => "would be revoked",
         (true, false) => "is revoked: requests with it get 401 from now on",
     };

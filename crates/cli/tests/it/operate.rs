@@ -126,7 +126,7 @@ fn a_duty_is_paused_and_resumed() {
     assert_eq!(tenure.run(&["pause", "poll/a"]).ok(), "poll/a is paused\nhost-1 stops poll/a\n");
     let paused = group(&url, "poll");
     let again = tenure.run(&["pause", "poll/a"]).ok();
-    assert_eq!(again, "poll/a was paused before\nhost-1 stops poll/a\n");
+    assert_eq!(again, "poll/a was already paused\nhost-1 stops poll/a\n");
     let json = tenure.run(&["pause", "poll/d", "--dry-run", "--json"]).json();
     let expected = json!({
         "dry_run": true, "group": "poll", "duty": "poll/d", "changed": true, "pause_all": false,
@@ -148,7 +148,7 @@ fn a_duty_is_paused_and_resumed() {
         "poll/d is resumed\ngroup poll is still paused as a whole: run `tenure resume poll`\n"
     );
     let text = tenure.run(&["resume", "poll"]).ok();
-    assert_eq!(text, "group poll is resumed\nstill paused by themselves: poll/a\n");
+    assert_eq!(text, "group poll is resumed\nstill paused individually: poll/a\n");
     let json = tenure.run(&["resume", "poll/a", "--json"]).json();
     assert_eq!((&json["changed"], &json["paused"]), (&true.into(), &json!([])));
     assert_eq!(json["held"], json!([{ "duty": "poll/a", "holder": "host-1" }]));
@@ -175,7 +175,7 @@ fn a_duty_is_pinned_and_pins_are_listed() {
     assert_eq!(text, format!("poll/d is pinned to name:th%20ree\n{waits}"));
     let version = group(&url, "poll").0;
     let text = tenure.run(&["pin", "poll/c", "--zone", "eu"]).ok();
-    assert_eq!(text, "poll/c was pinned to zone:eu before\n");
+    assert_eq!(text, "poll/c was already pinned to zone:eu\n");
     let text = tenure.run(&["pin", "poll"]).ok();
     let lines: Vec<Vec<&str>> = text.lines().map(|it| it.split_whitespace().collect()).collect();
     assert_eq!(lines[0], ["DUTY", "PINNED_TO", "HOLDER"]);
@@ -375,7 +375,7 @@ fn an_instance_is_evicted_at_its_ttl_or_now() {
     assert!(text.starts_with(said) && text.ends_with(" ms: poll/a, poll/b\n"), "{text}");
     assert_eq!(member(0).unwrap()["evicted"], true);
     let text = tenure.run(&["evict", "poll", "host-1"]).ok();
-    assert!(text.starts_with("host-1 of poll was evicted before\n2 duties will be free within "));
+    assert!(text.starts_with("host-1 of poll was already evicted\n2 duties will be free within "));
     // Nothing can be pinned to an evicted instance.
     let ran = tenure.run(&["pin", "poll/c", "host-1"]);
     ran.refused("DT012");
@@ -391,7 +391,7 @@ fn an_instance_is_evicted_at_its_ttl_or_now() {
     assert_eq!(member(0).unwrap()["instance"], "host-2");
     let ran = tenure.run(&["evict", "poll", "host-2", "--now"]);
     assert!(ran.stderr.contains("no other member takes duties"), "{ran:?}");
-    assert!(ran.ok().ends_with("1 duty are free at once: poll/c\n"));
+    assert!(ran.ok().ends_with("1 duty is free now: poll/c\n"));
     assert!(member(0).is_none());
 }
 

@@ -64,7 +64,7 @@ fn without_a_token_others_are_kept_out() {
     for listen in ["0.0.0.0:0", "[::]:0"] {
         let ran = serve(&tenure, &["--listen", listen]);
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{ran:?}");
-        for words in ["SW001: ", "kept: nothing listens", "tenure token create"] {
+        for words in ["SW001: ", "kept: the server was not started", "tenure token create"] {
             assert!(ran.stderr.contains(words), "{words}: {ran:?}");
         }
     }

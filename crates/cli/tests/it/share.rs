@@ -20,7 +20,7 @@ fn an_instance_is_cordoned_and_gets_duties_again() {
     let line = json!([{ "what": "cordon", "on": "host-1", "how": null }]);
     assert_eq!(in_force(&tenure, &url, "poll"), line);
     let text = tenure.run(&["cordon", "poll", "host-1"]).ok();
-    assert_eq!(text, "host-1 of poll was cordoned before\n");
+    assert_eq!(text, "host-1 of poll was already cordoned\n");
     // Members respect the cordon.
     let free = tenure.run(&["explain", "poll/d", "--json"]).json();
     assert_eq!(
@@ -60,7 +60,7 @@ fn an_instance_is_given_a_weight_and_has_its_own_again() {
     assert_eq!(text, "host-1 of poll has weight 3; before it had its own\n");
     assert_eq!(group(&url, "poll").1.weights, [(instance("host-1"), 3)].into());
     let text = tenure.run(&["weight", "poll", "host-1", "3"]).ok();
-    assert_eq!(text, "host-1 of poll had weight 3 before\n");
+    assert_eq!(text, "host-1 of poll already had weight 3\n");
     let json = tenure.run(&["weight", "poll", "host-1", "0", "--json"]).json();
     let expected = json!({
         "dry_run": false, "group": "poll", "changed": true, "pruned": [], "instance": "host-1",

@@ -100,7 +100,7 @@ fn a_token_is_shown_once_and_never_again() {
     let place = Place::sqlite();
     let words = [&["token", "create", "--description", "for the bot"][..], &SCOPE].concat();
     let made = place.run(&words);
-    assert!(made.stderr.contains("is shown this once"), "{made:?}");
+    assert!(made.stderr.contains("cannot be shown again"), "{made:?}");
     let said = made.stderr.clone();
     let text = made.ok();
     let secret = text.trim();
@@ -306,7 +306,7 @@ fn what_makes_no_sense_is_refused_with_what_would() {
         (&["token", "create", "--env", "prod"], "live, staging, dev"),
         (&["token", "create", "--type", "person"], "connector, development"),
         (&["token", "create", "--channel", "email"], "all three or none"),
-        (&scope("Fax!", "imap", "x"), "1 to 64 of a-z, 0-9 and _"),
+        (&scope("Fax!", "imap", "x"), "1 to 64 characters of a-z, 0-9 and _"),
         (&scope("email", "imap", " \t"), "1 to 1024 bytes"),
         (&scope("email", "imap", &long), "1 to 1024 bytes"),
         (&[&scope("email", "imap", "x")[..], &["--role", "admin"]].concat(), "--role ingest"),

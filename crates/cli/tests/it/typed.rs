@@ -48,7 +48,7 @@ fn what_is_printed_is_taken_as_it_is() {
         let to = pins[0]["to"].as_str().unwrap();
         // A pin is accepted as it is listed.
         let text = tenure.run(&["pin", duty, to]).ok();
-        assert_eq!(text, format!("{duty} was pinned to {to} before\n"));
+        assert_eq!(text, format!("{duty} was already pinned to {to}\n"));
         tenure.run(&["pin", duty, "--remove"]).ok();
     }
     tenure.run(&["pin", duty, who]).ok();

@@ -203,7 +203,7 @@ fn a_plan_is_applied_once_and_only_to_what_it_was_made_from() {
     let before = version(&url);
     let dry = tenure.run(&["apply", "plan", "--dry-run"]);
     assert!(dry.stderr.ends_with("a dry run: nothing was changed\n"), "{dry:?}");
-    assert!(dry.ok().starts_with("in group g this would be put in force:\n  leave a\n"));
+    assert!(dry.ok().starts_with("group g: these changes would be put in force:\n  leave a\n"));
     assert_eq!(version(&url), before);
 
     let text = std::fs::read_to_string(tenure.path("plan")).unwrap();

@@ -304,7 +304,7 @@ impl<'a> CheckpointMove<'a> {
             outcome = match (from, to, moved) {
                 _ if holder.is_some() => "is held: use --force, or stop its holder",
                 (None, _, _) => "has no checkpoint; would move only its epoch",
-                (_, _, Some(Moved { done: true, .. })) => "was moved before",
+                (_, _, Some(Moved { done: true, .. })) => "was already moved",
                 (_, _, Some(Moved { done: false, .. })) => "would finish the move",
                 (_, Some(_), None) => "would move; the other store has a checkpoint",
                 (_, None, None) => outcome,

@@ -94,12 +94,12 @@ pub(super) async fn archive(args: &ArchiveArgs, global: &Global) -> Result<Strin
         }
     };
     if changed && archived {
-        change.note_if_online("it is online: its next heartbeat brings it back");
+        change.note_if_online("it is online: its next heartbeat will unarchive it");
     }
     let did = match (changed, archived, change.dry_run) {
-        (false, true, _) => "was archived before",
+        (false, true, _) => "was already archived",
         (false, false, _) => "is not archived",
-        (true, true, false) => "is archived: lists and sums leave it out, its history stays",
+        (true, true, false) => "is archived: it is left out of lists and sums; its history is kept",
         (true, true, true) => "would be archived",
         (true, false, false) => "is no longer archived",
         (true, false, true) => "would be unarchived",
@@ -113,7 +113,7 @@ pub(super) async fn delete(args: &ChangeArgs, global: &Global) -> Result<String,
     if !dry_run && !change.storage.delete(name, decision).await?.unwrap_or_default() {
         return Err(no_such_connector(name));
     }
-    change.note_if_online("it is online: its next heartbeat registers it again");
+    change.note_if_online("it is online: its next heartbeat will register it again");
     let did = if *dry_run { "would be deleted" } else { "is deleted" };
     let did = format!("{did}, with its history and its statistics");
     Ok(change.report(json!({ "deleted": !dry_run }), &did))
@@ -141,8 +141,8 @@ pub(super) async fn recount(args: &ChangeArgs, global: &Global) -> Result<String
 pub(super) async fn add(name: &ConnectorKey, global: &Global) -> Result<String, Failure> {
     let added = open(global).await?.register(name, &operator()).await?;
     let did = match added {
-        true => "is known now; its liveness is unknown until its first heartbeat",
-        false => "was known before",
+        true => "is registered; its liveness is unknown until its first heartbeat",
+        false => "was already registered",
     };
     Ok(report(global, false, name, json!({ "added": added }), did))
 }

@@ -180,7 +180,7 @@ async fn list(archived: bool, policy: Policy, global: &Global) -> Result<String,
     let connectors = all(&*open(global).await?, archived).await?;
     let empty = match archived {
         true => "no connector is archived",
-        false => "no connector was heard yet; `tenure beat` sends a heartbeat",
+        false => "there are no connectors yet; `tenure beat` sends a heartbeat",
     };
     let value = |(now, connector): &(i64, Connector)| view::summary(connector, *now, policy);
     let row = |(now, connector): &(i64, Connector)| row(connector, *now, policy);
