@@ -5,7 +5,7 @@
 //! its own.
 
 use tenure_core::store::{AuditEntry, AuditRange};
-use tenure_core::{GroupName, StoreResult};
+use tenure_core::{Code, GroupName, StoreResult};
 use tenure_wire::folder::{self, AuditLine};
 
 use super::writer::{DiskResult as _, FileWriter, damaged};
@@ -70,8 +70,14 @@ impl FileWriter {
         if group.audit.iter().filter(is_durable).count() < TAIL_ENTRIES {
             return Ok(());
         }
-        // The first call sets a damaged file aside; the second one starts a new file.
-        let trail = self.look(name, group).or_else(|_| self.look(name, group))?;
+        let trail = match self.look(name, group) {
+            // It was set aside: a new file begins, and the next reader gets the error.
+            Err(error) if error.code() == Code::Damaged => {
+                self.room(name).damage = Some(error);
+                self.look(name, group)?
+            }
+            looked => looked?,
+        };
         let entries = group.audit.iter().filter(is_durable);
         let lines: Vec<_> =
             entries.filter(|entry| entry.seq > trail.last_seq).map(durable::line).collect();
@@ -122,6 +128,9 @@ impl FileWriter {
         let group = self.live.step(|state, _| state.group(name).clone());
         let mut entries = Vec::new();
         if self.lock.is_some() {
+            if let Some(damage) = self.room(name).damage.take() {
+                return Err(damage);
+            }
             let trail = self.look(name, &group)?;
             let (lines, ..) = self.read_lines(name)?;
             let wanted = lines.into_iter().filter(|line| line.seq > range.after);

@@ -48,6 +48,8 @@ pub(super) struct GroupFiles {
     pub(super) durable_seq: u64,
     /// The audit file, once it was read.
     pub(super) trail: Option<AuditFile>,
+    /// Damage of the audit file, until a reader gets it as an error.
+    pub(super) damage: Option<StoreError>,
 }
 
 /// Converts an error of the disk; nothing was changed.
