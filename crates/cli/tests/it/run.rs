@@ -298,7 +298,11 @@ fn without_its_guard_tenure_ends_the_command_and_itself() {
     rustix::process::kill_process(running.guard(), Signal::KILL).unwrap();
     running.exits(125);
     assert!(all_gone(&pids));
-    assert!(tenure.text("a.err").contains("the guard has died"), "{}", tenure.text("a.err"));
+    assert!(
+        tenure.text("a.err").contains("the guard died; the command was killed"),
+        "{}",
+        tenure.text("a.err")
+    );
     is_free(&tenure);
 }
 

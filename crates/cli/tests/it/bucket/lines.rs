@@ -114,7 +114,7 @@ fn a_line_that_is_too_long_is_refused() {
         assert!(told[0].starts_with("BK004: a line is too long"), "{told:?}");
         let which = ": line 3 of standard input has more than 1048576 bytes";
         assert!(told[0].ends_with(which), "{told:?}");
-        assert!(told[1].starts_with("kept: the lines before it were written"), "{told:?}");
+        assert!(told[1].starts_with("kept: earlier lines of the bucket were written"), "{told:?}");
 
         let ran = tenure.run(&["bucket", "plan", "--key", KEY, "--total", "3", "long"]);
         ran.refused("BK004");
