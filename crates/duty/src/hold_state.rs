@@ -16,8 +16,8 @@ use crate::driver::nap;
 use crate::guard::HoldLost;
 use crate::observe::Observer;
 
-/// Limit of the wait for calls that are under way when a membership ends. Each has its own, which
-/// is shorter.
+/// Limit of the wait for calls that are under way when a membership ends. A response that comes
+/// later is lost, and the outcome is unknown.
 const LAST_CALLS_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A hold at one moment.
@@ -230,7 +230,6 @@ impl StoreHandle {
     /// whose answer is thrown away would be unknown for no reason.
     pub(crate) async fn close(&self, mut running: RunningCalls) {
         self.set(GuardStore::Closed);
-        // A store that does not answer must not keep the thread.
         let _ = tokio::time::timeout(LAST_CALLS_TIMEOUT, running.recv()).await;
     }
 

@@ -61,7 +61,7 @@ fn read_file(path: &Path, most: usize) -> Result<Listing, TargetsError> {
     }
     let file = File::open(path).map_err(unreadable)?;
     if file.metadata().map_err(unreadable)?.len() == 0 {
-        return wrong("is empty; for an empty list write `[]` or a comment line");
+        return wrong("is empty; for an empty list write `[]` or a line that begins with #");
     }
     let listing = undisturbed(&file, |file| {
         let mut text = BufReader::new(file);

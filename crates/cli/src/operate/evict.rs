@@ -46,7 +46,7 @@ fn sentences(evicted: &EvictReport) -> String {
     };
     let latest = held.iter().map(|freed| freed.free_in_ms).max().unwrap_or(0);
     let when = match (now, dry_run) {
-        (true, true) => "would be free at once".to_owned(),
+        (true, true) => "would be free now".to_owned(),
         (true, false) if held.len() == 1 => "is free now".to_owned(),
         (true, false) => "are free now".to_owned(),
         (false, true) => format!("would be free within {latest} ms"),

@@ -54,7 +54,7 @@ fn carry_out(duties: &mut [RosterDuty], plan: &Plan) {
     }
 }
 
-/// Charges that are held as planned.
+/// Duties that are held as planned.
 fn settled(mut duties: Vec<RosterDuty>, members: &[RosterMember]) -> Vec<RosterDuty> {
     let plan = plan(&duties, members);
     carry_out(&mut duties, &plan);
@@ -86,7 +86,7 @@ fn any_zone() -> impl Strategy<Value = Option<Label>> {
     prop_oneof![Just(None), prop_oneof!["a", "b", "c"].prop_map(|zone| Some(label(&zone)))]
 }
 
-/// Seats of all kinds: weights, little room, cordoned, draining, zones, names.
+/// Members of all kinds: weights, little room, cordoned, draining, zones, names.
 fn any_members() -> impl Strategy<Value = Vec<RosterMember>> {
     let weight = prop_oneof![4 => Just(1_u32), 4 => 0..6_u32, 1 => any::<u32>()];
     let room = prop_oneof![2 => Just(usize::MAX), 1 => 0..12_usize];
@@ -103,7 +103,7 @@ fn any_members() -> impl Strategy<Value = Vec<RosterMember>> {
     })
 }
 
-/// Charges of all kinds; holders may have no member.
+/// Duties of all kinds; a holder may be outside of the members.
 fn any_duties() -> impl Strategy<Value = Vec<RosterDuty>> {
     let holder = prop_oneof![1 => Just(None), 3 => (0..9_u32).prop_map(Some)];
     let pin = prop_oneof![
@@ -235,7 +235,7 @@ fn pinned_duties_are_spread_over_the_members_that_match() {
     assert_eq!(plan(&duties, &members).quotas, [10, 0, 10]);
 }
 
-/// Seats in these zones, and duties of which every second is of `zone`; member 0 holds the first
+/// Members in these zones, and duties of which every second is of `zone`; member 0 holds the first
 /// forty, member 1 the others.
 fn zoned(zones: &[Option<&str>], count: usize, zone: &str) -> (Vec<RosterDuty>, Vec<RosterMember>) {
     let mut members = members(zones.len());

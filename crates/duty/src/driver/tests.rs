@@ -38,7 +38,7 @@ async fn a_commit_under_way_gets_its_answer_after_the_membership_has_ended() {
         let slow = Arc::clone(&slow);
         async { Ok(slow) }
     });
-    let (group, ttl) = (GroupName::new("g").unwrap(), Ttl::new(Duration::from_secs(2)).unwrap());
+    let (group, ttl) = (GroupName::new("g").unwrap(), Ttl::new(Duration::from_secs(10)).unwrap());
     let duties = Duties::Standby(DutyId::new("d").unwrap());
     let join = Join::new(open, Arc::new(BootClock), group.clone(), ttl, duties);
     let mut membership = join.start().await.unwrap();

@@ -26,7 +26,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(500);
 /// Attempts that together last slightly longer than a lease.
 const MAX_RETRIES: u128 = OPERATOR_TTL.as_millis() / RETRY_PAUSE.as_millis() + 4;
 /// Outcome for a duty without a checkpoint.
-const ONLY_EPOCH: &str = "no checkpoint; the epoch continues";
+const ONLY_EPOCH: &str = "no checkpoint; the epoch goes on";
 
 /// Format of the documents to move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -304,7 +304,7 @@ impl<'a> CheckpointMove<'a> {
             outcome = match (from, to, moved) {
                 _ if holder.is_some() => "is held: use --force, or stop its holder",
                 (None, _, _) => "has no checkpoint; would move only its epoch",
-                (_, _, Some(Moved { done: true, .. })) => "was already moved",
+                (_, _, Some(Moved { done: true, .. })) => "already moved",
                 (_, _, Some(Moved { done: false, .. })) => "would finish the move",
                 (_, Some(_), None) => "would move; the other store has a checkpoint",
                 (_, None, None) => outcome,

@@ -73,8 +73,9 @@ impl FileWriter {
         let trail = match self.look(name, group) {
             // It was set aside: a new file begins, and the next reader gets the error.
             Err(error) if error.code() == Code::Damaged => {
+                let trail = self.look(name, group)?;
                 self.room(name).damage = Some(error);
-                self.look(name, group)?
+                trail
             }
             looked => looked?,
         };

@@ -80,7 +80,7 @@ impl Postgres {
             // Another commit under the same hold came in between, so the version matches now.
             true => Err(StoreError::refused(
                 Code::Busy,
-                "another commit under the same hold is in progress",
+                "another commit under the same hold came first",
             )),
             false => Ok(Committed::Fenced { newest: Epoch::from_i64(column(row, 2)?)? }),
         }

@@ -130,9 +130,9 @@ impl OperatorSession {
     /// Claims a duty above `floor`; with `force`, takes it from its holder.
     pub(super) async fn claim(&mut self, duty: &DutyKey, floor: Epoch) -> StoreResult<Hold> {
         let want = ClaimRequest { duty: duty.clone(), floor };
-        // Its holder may claim a duty again that was taken from it. After the last attempt nothing
-        // is taken.
-        for left in (0..3).rev() {
+        // The holder may claim the duty again after it was taken.
+        let mut takes_left = if self.operator.force { 2 } else { 0 };
+        for _ in 0..5 {
             let session = self.session(&duty.group).await?;
             let wants = std::slice::from_ref(&want);
             let claimed = self.store.claim(&session, wants, &self.operator.reason).await?;
@@ -143,10 +143,13 @@ impl OperatorSession {
                     }
                     return Ok(hold);
                 }
-                Some(Claimed::HeldBy(holder)) if !self.operator.force || left == 0 => {
+                Some(Claimed::HeldBy(holder)) if takes_left == 0 => {
                     return Err(held(duty, holder.as_ref()));
                 }
-                Some(Claimed::HeldBy(_)) => self.take(duty).await?,
+                Some(Claimed::HeldBy(_)) => {
+                    takes_left -= 1;
+                    self.take(duty).await?;
+                }
                 Some(Claimed::SessionEnded) | None => {}
             }
         }

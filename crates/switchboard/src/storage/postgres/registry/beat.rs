@@ -54,7 +54,7 @@ impl PostgresStorage {
         let busy = |_| {
             SwitchboardError::refused(
                 Code::Busy,
-                "other heartbeats hold the lock for this connector",
+                "other heartbeats hold the lock that this connector shares",
             )
         };
         let _lock = timeout(LOCK_TIMEOUT, lock.lock()).await.map_err(busy)?;
