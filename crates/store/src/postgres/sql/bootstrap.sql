@@ -1,4 +1,4 @@
--- What must be there before migrations can be counted.
+-- Objects that must exist before migrations can be counted.
 CREATE SCHEMA IF NOT EXISTS tenure;
 CREATE TABLE IF NOT EXISTS tenure.migration (
     number bigint NOT NULL PRIMARY KEY,

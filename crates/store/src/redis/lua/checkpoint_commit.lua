@@ -2,7 +2,7 @@
 --
 -- ARGV[3]  the instance        ARGV[4]  the same, escaped
 -- ARGV[5]  the nonce
--- ARGV[6]  n, then n duty ids, escaped, their n epochs (0 is nobody's), n expected versions and
+-- ARGV[6]  n, then n duty ids, escaped, their n epochs (0 never matches), n expected versions and
 --          n documents
 -- reply    for each two values:
 --          1, the new version (saved); 2, the newest epoch (fenced);
@@ -40,7 +40,7 @@ for s = 1, #saved do
   local history = root .. 'history:' .. id
   redis.call('HSET', root .. 'checkpoint:' .. id, 'version', version, 'epoch', epoch,
     'instance', instance, 'document', document, 'unix_ms', ms)
-  -- One line of numbers, then the instance and the document as they are.
+  -- One line of numbers, then the instance and the document verbatim.
   local head = version .. ' ' .. epoch .. ' ' .. ms .. ' ' .. #instance .. '\n'
   redis.call('LPUSH', history, head .. instance .. document)
   redis.call('LTRIM', history, 0, HISTORY_SLOTS - 1)

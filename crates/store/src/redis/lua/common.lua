@@ -1,27 +1,26 @@
--- What every script shares; it is put before each of them, after a line that sets AUDIT_KEPT and
--- HISTORY_SLOTS to their defaults. Keys and arguments that a script does not name are:
+-- Code shared by all scripts, prepended to each after a line that sets AUDIT_KEPT and HISTORY_SLOTS
+-- to their defaults. Keys and arguments that a script does not describe:
 --
 -- KEYS[1]  the store's marker: a hash of incarnation, base, run_id, schema, breaking, and of
---          history_slots and audit_kept where they were set
+--          history_slots and audit_kept if they were set
 -- ARGV[1]  the incarnation that the caller knows
 -- ARGV[2]  the root of the keys that the script works on: `<prefix><group>:`, or `<prefix>tenure:`
 --
--- Every script reads and judges before it writes. An error reply whose first word is RESET,
--- DAMAGED, EXHAUSTED or NEWER, and one that a reading command raised, means that nothing was
--- changed.
+-- Every script reads and checks before it writes. After an error raised by a reading command, or an
+-- error reply that begins with RESET, DAMAGED, EXHAUSTED or NEWER, nothing has changed.
 
--- The largest whole number that Lua keeps exactly; epochs and versions end there.
+-- The largest integer that Lua represents exactly; also the limit of epochs and versions.
 local LARGEST = 9007199254740991
 local root = ARGV[2]
 local PREFIX = string.sub(KEYS[1], 1, -1 - #'tenure:store')
--- The root of the group that foreign instances may share.
+-- Root of the group whose keys foreign instances may share.
 local SHARED = PREFIX .. 'poll:'
 
--- Follows the incarnation in the marker once older versions must not go on. One that has the store
--- open compares the whole of it in every script, and is told that this is another store.
+-- Appended to the marker's incarnation once older versions must stop. A process of such a version
+-- that has the store open compares the whole field in every script, and so finds another store.
 local NEWER = '+3'
 
--- The error to return when the store is not the one that the caller knows; nil when it is.
+-- Returns an error reply if the store is not the one that the caller opened, else nil.
 local function refused()
   local marker = redis.pcall('HMGET', KEYS[1], 'incarnation', 'history_slots', 'audit_kept')
   if marker.err then
@@ -38,7 +37,7 @@ local function decimal(number)
   return string.format('%.0f', number)
 end
 
--- A stored counter as a number: 0 when there is none, nil when it is no counter of ours.
+-- Parses a stored counter: 0 if absent, nil if invalid.
 local function count(text)
   if not text then return 0 end
   if not string.find(text, '^%d+$') then return nil end
@@ -50,22 +49,22 @@ local function damaged(key)
   return redis.error_reply('DAMAGED ' .. key .. ' has unexpected content')
 end
 
--- The server's wall clock in milliseconds, and in microseconds.
+-- Returns the server's wall clock in milliseconds, and in microseconds.
 local function unix_time()
   local time = redis.call('TIME')
   local seconds, micros = tonumber(time[1]), tonumber(time[2])
   return seconds * 1000 + math.floor(micros / 1000), seconds * 1000000 + micros
 end
 
--- A name as it stands in a key; the same set as in the core crate.
+-- Escapes a name for use in a key, exactly as the core crate does.
 local function escape(name)
   return (string.gsub(name, '[^A-Za-z0-9._:@-]', function(c)
     return string.format('%%%02X', string.byte(c))
   end))
 end
 
--- A name as it stands in the key of a lease or a heartbeat: as it was given where foreign instances
--- may share these keys, else escaped. All other keys have the escaped form in every group.
+-- Returns an escaped name as lease and node keys contain it: unescaped where foreign instances may
+-- share these keys, else escaped. All other keys contain the escaped form in every group.
 local function plain(name, head)
   if (head or root) ~= SHARED or not string.find(name, '%', 1, true) then return name end
   return (string.gsub(name, '%%(%x%x)', function(hex) return string.char(tonumber(hex, 16)) end))
@@ -101,10 +100,10 @@ local function grants_of(first, n)
   return redis.call('HMGET', root .. 'grants', unpack(ARGV, first, first + n - 1))
 end
 
--- As mget('lease', first, n), and also finds a lease under the escaped name in a group that has
--- plain ones: an older version has written it. The same key may be the lease of the id that is
--- spelled so, hence it counts only while the duty's grant is of its value. A session knows its own
--- leases by their plain names alone; `nonce` is that session's, if one asks.
+-- Like mget('lease', first, n), but in a group with plain names also finds leases that an older
+-- version wrote under the escaped name. That key may also be the lease of the id that is literally
+-- spelled so, hence it counts only if its value is the instance that holds the duty's grant. A
+-- session's own leases count under their plain names only; `nonce` is the caller's, if any.
 local function leases_of(first, n, grants, nonce)
   local leases, keys = mget('lease', first, n)
   for i = 1, n do
@@ -119,7 +118,7 @@ local function leases_of(first, n, grants, nonce)
   return leases, keys
 end
 
--- Whether any group has a member of a version that knows the escaped names of leases only.
+-- Returns whether any group has a member of a version that knows leases by escaped name only.
 local function older_member()
   for _, group in ipairs(redis.call('SMEMBERS', PREFIX .. 'tenure:groups')) do
     local head = PREFIX .. group .. ':'
@@ -137,14 +136,14 @@ local function end_lease(id, instance)
   local key, old = root .. 'lease:' .. plain(id), root .. 'lease:' .. id
   redis.call('DEL', key)
   if key == old or redis.call('MGET', old)[1] ~= instance then return end
-  -- Not when it is the lease of the id that is spelled so.
+  -- Not if it is the lease of the id that is literally spelled so.
   if not grant_of(redis.call('HGET', root .. 'grants', escape(id))).held then
     redis.call('DEL', old)
   end
 end
 
--- The number of the group's last audit entry; nil when the key holds something else. The stream
--- itself knows it, also after it was trimmed to nothing.
+-- Returns the number of the group's last audit entry, or nil if the key is not a stream. The stream
+-- keeps this number even when it is trimmed to nothing.
 local function last_entry()
   local info = redis.pcall('XINFO', 'STREAM', root .. 'audit')
   if info.err then
@@ -166,13 +165,12 @@ local function record(last, kind, instance, duty, epoch, reason, ms)
 end
 
 local function hint()
-  -- A user without the right to publish loses hints, not a write that is half done.
+  -- A user without the right to publish loses hints, but no write is left half done.
   redis.pcall('PUBLISH', root .. 'changes', '')
 end
 
--- Up to `most` duties whose standing lease was granted under `nonce`, as {id, epoch}, and whether
--- there are more. Reads only. This looks at every grant of the group, so it compares without
--- taking them apart.
+-- Returns up to `most` duties with a valid lease granted under `nonce`, as {id, epoch}, and whether
+-- there are more. Reads only. It scans all grants of the group, so it does not parse them.
 local function holds_of(nonce, instance, most)
   local grants, ids = redis.call('HGETALL', root .. 'grants'), {}
   local ours = grant_text(nonce, 'held', instance)

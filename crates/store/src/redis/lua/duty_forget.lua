@@ -1,12 +1,12 @@
--- Forgets up to 500 duties of a group, as far as nobody holds them.
+-- Forgets up to 500 duties of a group, except those that are held.
 --
--- ARGV[3]  the reason          ARGV[4]  the schema that knows floors
+-- ARGV[3]  the reason          ARGV[4]  the schema that introduced floors
 -- ARGV[5...]  duty ids, escaped
--- reply    for each duty three values: 1, the floor, 0 (forgotten), 2, holder, its ms left (held),
---          3, 0, 0 (there was nothing)
+-- reply    for each duty three values: 1, the floor, 0 (forgotten); 2, holder, its ms left (held);
+--          3, 0, 0 (unknown duty)
 --
--- The epochs go into the group's floor before they go: no grant is at or below it (R2). Programs
--- that do not know floors must not open this store any more.
+-- The epochs are merged into the group's floor before they are deleted: no grant is at or below it
+-- (R2). From then on, programs that do not support floors must not open this store.
 
 local reason, n = ARGV[3], #ARGV - 4
 local floor_key = root .. 'floor'

@@ -1,4 +1,4 @@
--- The duties of a group that were ever granted.
+-- Lists the duties of a group that have been granted and not forgotten.
 --
 -- reply    their ids, escaped
 

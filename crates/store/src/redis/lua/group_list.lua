@@ -1,4 +1,4 @@
--- The groups that were ever used.
+-- Lists all groups ever used.
 --
 -- KEYS[1]  the marker          ARGV[1]  incarnation
 -- KEYS[2]  the set of groups

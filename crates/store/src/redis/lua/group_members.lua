@@ -1,6 +1,6 @@
--- The members of a group.
+-- Lists the members of a group.
 --
--- ARGV[3...]  instances, as their keys have them, that may be foreign: no session of ours
+-- ARGV[3...]  names from node keys that may be foreign instances, without a session here
 -- reply    for each member five values:
 --          instance, escaped; nonce or ''; note; ms left; 1 when evicted or 0
 
@@ -15,7 +15,7 @@ for _, id in ipairs(ids) do
   local session = redis.call('HMGET', key, 'nonce', 'note', 'ttl', 'evicted')
   if session[1] then
     local left, ttl = redis.call('PTTL', key), tonumber(session[3])
-    -- A clock that was set back would make the dead stay for hours; the living renew at once.
+    -- After the clock was set back, dead members would stay for hours; live ones renew at once.
     if left > ttl or left < 0 then
       left = ttl
       redis.pcall('PEXPIRE', key, session[3])
@@ -24,13 +24,13 @@ for _, id in ipairs(ids) do
     ours[id] = true
     add(id, session[1], session[2], left, session[4] == '1' and 1 or 0)
   else
-    -- Only an index: a store that takes no writes just now still answers.
+    -- Only an index: while the store refuses writes, this script still answers.
     redis.pcall('SREM', root .. 'members', id)
   end
 end
 for i = 3, #ARGV do
   local left, id = redis.call('PTTL', root .. 'node:' .. ARGV[i]), escape(ARGV[i])
-  -- An older version escapes its name in this key, too.
+  -- Older versions escape the name in this key, too.
   if not (ours[id] or ours[ARGV[i]]) and left ~= -2 then add(id, '', '', left, 0) end
 end
 return reply

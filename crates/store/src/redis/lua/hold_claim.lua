@@ -1,17 +1,17 @@
--- Grants up to 500 duties, as far as they are free.
+-- Grants those of up to 500 duties that are free.
 --
 -- ARGV[3]  the instance        ARGV[4]  the same, escaped
 -- ARGV[5]  the nonce           ARGV[6]  the reason
 -- ARGV[7]  the largest epoch that the caller has ever seen
 -- ARGV[8...]  n duty ids, escaped, then their n floors
 -- reply    -1 when the session has ended; else the session's mark, then for each duty three
---          values: 1, epoch, 0 (granted), 2, epoch, 0 (held already), 3, holder, its ms left (held)
+--          values: 1, epoch, 0 (granted); 2, epoch, 0 (held already); 3, holder, its ms left (held)
 --
--- A lease is somebody's as long as its key is there, whoever wrote it: instances that only share
--- the keys know nothing else. It ends with its session, because it gets no longer TTL than that.
--- Where the plain name of a lease is not the escaped one, members of an older version look at the
--- escaped one only. While one is there, the lease is written under both. The first that is not
--- cuts older versions off, also those that have the store open.
+-- A lease is valid while its key exists, whoever wrote it: foreign instances know nothing else. It
+-- ends with its session, because its TTL is never longer than the session's. Members of an older
+-- version look only at a lease's escaped name. While such a member lives, a lease whose two names
+-- differ is written under both. The first one written only under its plain name locks older
+-- versions out, including processes that have the store open.
 
 local instance, nonce, reason = ARGV[3], ARGV[5], ARGV[6]
 local session = root .. 'session:' .. ARGV[4]
@@ -27,14 +27,14 @@ local ms, now = unix_time()
 local marker = redis.call('HMGET', KEYS[1], 'base', 'run_id', 'breaking')
 local base = count(marker[1])
 if not base then return damaged(KEYS[1]) end
--- After a restart the last grants may be forgotten: nothing at or below them is granted again.
--- Who may not ask whether it restarted treats every claim as the first after a restart.
+-- A restart may have lost the last grants: no epoch at or below theirs is granted again. Without
+-- permission to read the run id, every claim counts as the first after a restart.
 local info = redis.pcall('INFO', 'server')
 local run_id = type(info) == 'string' and string.match(info, 'run_id:(%x+)')
 local restarted = not run_id or run_id ~= marker[2]
 if restarted then base = math.max(base, now, tonumber(ARGV[7])) end
 
--- The epochs of duties that were forgotten; the floor of the whole store is the base.
+-- The newest epoch of forgotten duties; the floor of the whole store is the base.
 local floor = count(redis.call('GET', root .. 'floor'))
 if not floor then return damaged(root .. 'floor') end
 
@@ -53,7 +53,7 @@ for i = 1, n do
     reply[at], reply[at + 1], reply[at + 2] = 2, fence, 0
   elseif holder and not mine then
     local ends = redis.call('PTTL', lease_keys[i])
-    -- A clock that was set back makes a lease last longer than anybody asked for.
+    -- After the clock was set back, a lease would outlast the TTL of its session.
     if ttls[holder] == nil then
       local theirs = redis.pcall('HGET', root .. 'session:' .. escape(holder), 'ttl')
       ttls[holder] = type(theirs) == 'string' and tonumber(theirs) or false

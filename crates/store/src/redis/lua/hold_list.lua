@@ -1,9 +1,9 @@
--- Who holds up to 500 duties now.
+-- Lists the current holders of up to 500 duties.
 --
 -- ARGV[3...]  duty ids, escaped
 -- reply    for each duty three values: its epoch or -1, its holder or '', the holder's ms left
 --
--- The epoch is -1 while an instance holds the duty that was not granted one.
+-- The epoch is -1 if the duty has none, or if its current holder was not granted it.
 
 local n = #ARGV - 2
 local grants = grants_of(3, n)

@@ -1,8 +1,8 @@
--- Gives back up to 500 holds of a session.
+-- Releases up to 500 holds of a session.
 --
 -- ARGV[3]  the instance        ARGV[4]  the nonce
 -- ARGV[5]  the reason
--- ARGV[6...]  n duty ids, escaped, then their n epochs; epoch 0 is nobody's
+-- ARGV[6...]  n duty ids, escaped, then their n epochs; epoch 0 never matches
 -- reply    for each hold 1 (freed), 2 (had ended before) or 3 (not yours)
 
 local instance, nonce, reason = ARGV[3], ARGV[4], ARGV[5]

@@ -1,10 +1,10 @@
--- Ends a session and frees up to 500 of its holds; session_free frees what is left.
+-- Ends a session and frees up to 500 of its holds; session_free frees the rest.
 --
 -- ARGV[3]  the instance        ARGV[4]  the same, escaped
 -- ARGV[5]  the nonce           ARGV[6]  the reason
 -- reply    {1 when it was open or 0, how many holds were freed, 1 when there are more or 0}
 --
--- What an earlier, interrupted close has left is freed also when the session is gone.
+-- Holds left by an earlier, interrupted close are freed even if the session is gone.
 
 local instance, escaped, nonce, reason = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local session = root .. 'session:' .. escaped

@@ -1,5 +1,5 @@
--- Puts an instance out of a group. With `now` its session ends and up to 500 of its holds are
--- freed; session_free frees what is left.
+-- Evicts an instance from a group. With `now`, its session ends and up to 500 of its holds are
+-- freed; session_free frees the rest.
 --
 -- ARGV[3]  the instance        ARGV[4]  the same, escaped
 -- ARGV[5]  now or ttl          ARGV[6]  the reason

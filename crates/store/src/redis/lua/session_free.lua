@@ -1,4 +1,4 @@
--- Frees up to 500 holds that an ended session has left.
+-- Frees up to 500 holds left by an ended session.
 --
 -- ARGV[3]  the instance        ARGV[4]  the nonce
 -- ARGV[5]  the kind of audit entry, released or evicted

@@ -5,7 +5,7 @@
 -- ARGV[4]  the instance        ARGV[5]  the same, escaped
 -- ARGV[6]  the nonce           ARGV[7]  the TTL in ms
 -- ARGV[8]  the note            ARGV[9]  how long, in ms, ended sessions are remembered
--- ARGV[10]  where the session's mark starts
+-- ARGV[10]  the session's first mark
 -- reply    open, taken, spent or evicted
 
 local instance, escaped, nonce, ttl = ARGV[4], ARGV[5], ARGV[6], ARGV[7]
@@ -13,13 +13,13 @@ local session, node = root .. 'session:' .. escaped, root .. 'node:' .. plain(es
 local barred, spent = root .. 'barred:' .. escaped, root .. 'spent:' .. nonce
 
 if redis.call('EXISTS', barred) == 1 then
-  -- Who keeps knocking stays barred.
+  -- Each attempt prolongs the bar.
   redis.call('PEXPIRE', barred, ARGV[9])
   return 'evicted'
 end
 local stored = redis.call('HGET', session, 'nonce')
 if stored == nonce then
-  -- The reply to the first opening got lost: this is the same one.
+  -- A retry: the reply to the first call was lost.
   redis.call('PEXPIRE', session, ttl)
   redis.call('SET', node, '1', 'PX', ttl)
   redis.call('HSET', session, 'note', ARGV[8], 'ttl', ttl)
@@ -27,9 +27,9 @@ if stored == nonce then
   return 'open'
 end
 if stored then return 'taken' end
--- An expiry runs no script, so a nonce is written down as spent when it is first used.
+-- No script runs when a session expires, so a nonce is recorded as spent when first used.
 if redis.call('EXISTS', spent) == 1 then return 'spent' end
--- Somebody who only shares the keys carries the same name.
+-- A foreign instance has the same name.
 if redis.call('EXISTS', node) == 1 then return 'taken' end
 
 local last = last_entry()

@@ -1,18 +1,18 @@
--- Takes the store over: a new incarnation, no session and no hold of before, and a base above every
--- epoch that can be found.
+-- Adopts the store: sets a new incarnation, ends all sessions and holds, and raises the base to at
+-- least every epoch that can be found.
 --
 -- KEYS[1]  the marker          ARGV[1]  incarnation
 -- KEYS[2]  the set of groups   ARGV[2]  the prefix of all keys
--- ARGV[3]  the incarnation from now on
+-- ARGV[3]  the new incarnation
 -- ARGV[4]  the newest epoch that the caller knows or has found
 -- ARGV[5]  n, then n groups, escaped, that the set may lack
--- ARGV[6 + n...]  parts of keys, `<group>:` and the escaped instance by turns: sessions that the
---          index of members may lack
+-- ARGV[6 + n...]  parts of keys, alternating `<group>:` and the escaped instance: sessions that
+--          the index of members may lack
 -- reply    {how many sessions ended, the base}
 --
--- In one step, because a handle that was told goes on with the new incarnation at once: by then
--- nothing of before may be left. Who only shares the keys has no session here and is left alone;
--- its lease is not ours to end.
+-- All in one step, because a handle continues with the new incarnation as soon as it learns of it:
+-- by then nothing old may be left. Foreign instances, which only share the keys, have no session
+-- here and keep their leases.
 
 local prefix, n = ARGV[2], tonumber(ARGV[5])
 local base = count(redis.call('HGET', KEYS[1], 'base'))
@@ -28,7 +28,7 @@ for i = 6, 5 + n do
 end
 
 local doomed, seen, sessions = {}, {}, 0
--- Only what a session of ours has: a key of that name may be somebody else's.
+-- Only hashes with the fields of a session: the key may belong to another program.
 local function end_session(head, id)
   local key = head .. 'session:' .. id
   local stored = redis.pcall('HMGET', key, 'nonce', 'ttl', 'evicted')

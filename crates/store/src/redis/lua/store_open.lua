@@ -1,18 +1,18 @@
--- Finds or makes the store's marker.
+-- Finds or creates the store's marker.
 --
 -- KEYS[1]  the marker
 -- ARGV[1]  the incarnation to give a new store
 -- ARGV[2]  (unused: the root)
 -- ARGV[3]  the newest schema that the caller knows
 -- ARGV[4]  the largest epoch that the caller has ever seen
--- ARGV[5]  the server's run id; '' when the server does not tell it
+-- ARGV[5]  the server's run id; '' if unavailable
 -- reply    {the incarnation, the history slots}
 --
--- `breaking` names the newest schema that older programs cannot work with.
--- Epochs start above `base`. A new store starts at the server's microseconds, so above every epoch
--- that was granted before the old one was lost, even if nobody remembers them: no duty is granted
--- once in a microsecond (it can be more than once in a millisecond). A restart may have lost the
--- last second, and then the base rises in the same way.
+-- `breaking` is the oldest schema that a program must support to open the store.
+-- Epochs start above `base`. In a new store that is the server's clock in microseconds: above every
+-- epoch that a lost store granted, even if none is remembered, because no duty is granted as often
+-- as once per microsecond (more than once per millisecond is possible). A restart may have lost the
+-- last second, so it raises the base in the same way.
 
 local kind = redis.call('TYPE', KEYS[1]).ok
 if kind ~= 'none' and kind ~= 'hash' then

@@ -1,4 +1,4 @@
--- Changes how much of the past is kept; history_trim cuts what there is.
+-- Sets the retention of histories and audit trails; history_trim applies it.
 --
 -- KEYS[1]  the marker          ARGV[1]  incarnation
 -- ARGV[2]  (unused: the root)

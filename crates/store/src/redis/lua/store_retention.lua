@@ -1,4 +1,4 @@
--- How much of the past is kept.
+-- Reads the retention of histories and audit trails.
 --
 -- KEYS[1]  the marker          ARGV[1]  incarnation
 -- reply    {history slots, audit entries}

@@ -1,9 +1,9 @@
--- Stores one checkpoint, the first of its duty when the expected version is 0. No row: the hold
--- does not stand, or the stored version or epoch does not fit.
+-- Stores one checkpoint, the first of its duty if the expected version is 0. No row: the hold is
+-- not valid, or the stored version or epoch does not match.
 -- $1 group, $2 instance, $3 nonce, $4 duty, $5 epoch, $6 document, $7 expected version
 --
--- Key share on the hold alone: keep-alives and other commits pass, a takeover does not (R12).
--- Ending a hold locks and changes its row first, so after a wait for that the row no longer fits.
+-- FOR KEY SHARE on the hold alone lets keep-alives and other commits pass, but no takeover (R12).
+-- Ending a hold locks and changes its row first, so after a wait the row no longer matches.
 WITH held AS (
     SELECT h.duty FROM tenure.hold h
     JOIN tenure.session s ON s.group_name = $1 AND s.instance = $2

@@ -1,4 +1,4 @@
--- Why a commit found nothing to write. $1 group, $2 instance, $3 nonce, $4 duty, $5 epoch
+-- Reason why a commit was refused. $1 group, $2 instance, $3 nonce, $4 duty, $5 epoch
 SELECT coalesce(h.held AND h.epoch = $5 AND h.instance = $2 AND h.nonce = $3::text::uuid
         AND NOT s.ended AND s.expires_at > clock_timestamp() AND coalesce(c.epoch, 0) <= $5,
         false) AS stands,

@@ -1,2 +1,2 @@
--- The client port as the server sees it; a pooler in between has another one.
+-- The client port as the server sees it; behind a pooler it is not our own.
 SELECT inet_client_port()

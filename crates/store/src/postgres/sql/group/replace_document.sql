@@ -1,4 +1,4 @@
--- $1 group, $2 expected version, $3 document. No row: the version is another one.
+-- $1 group, $2 expected version, $3 document. No row: the version differs.
 WITH saved AS (
     INSERT INTO tenure.group_document AS d (group_name, version, document)
     SELECT $1, $2 + 1, $3 WHERE $2 = 0 OR EXISTS (

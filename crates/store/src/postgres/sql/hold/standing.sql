@@ -1,4 +1,4 @@
--- Which of these holds of a live session stand, as their positions from 1.
+-- The valid ones among these holds of a live session, as positions from 1.
 -- $1 group, $2 instance, $3 nonce, $4 duties, $5 epochs
 SELECT w.item FROM unnest($4, $5) WITH ORDINALITY AS w(duty, epoch, item)
 CROSS JOIN LATERAL (

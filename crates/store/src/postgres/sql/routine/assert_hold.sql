@@ -9,8 +9,8 @@ LANGUAGE sql IMMUTABLE STRICT AS $$
         WITH ORDINALITY AS match(part, position)
 $$;
 
--- The advisory lock by which a transaction with effects under a hold can be found: a row lock does
--- not say whose it is.
+-- Key of the advisory lock that identifies a transaction with effects under a hold: a row lock does
+-- not show its owner.
 CREATE OR REPLACE FUNCTION tenure.effect_key(
     p_group text, p_duty text, p_epoch bigint
 ) RETURNS bigint LANGUAGE sql IMMUTABLE STRICT AS $$
@@ -19,15 +19,15 @@ CREATE OR REPLACE FUNCTION tenure.effect_key(
 $$;
 
 -- For effects in your own transaction: raises TN001 unless `p_instance` holds `p_duty`, written
--- `group/duty`, under `p_epoch`. Until your transaction ends nobody else can be granted the duty
--- (R12), so it must end: the server closes the connection of a client that is idle in it, or takes
--- nothing of a result, for longer than the hold is valid.
+-- `group/duty`, under `p_epoch`. Until the transaction ends nobody else can be granted the duty
+-- (R12), so it must end: the server closes the connection of a client that is idle in it, or
+-- accepts none of a result, for longer than the hold is valid.
 --
 -- The hold is locked FOR SHARE: with a snapshot from before a change of the row, a weaker lock
 -- would be granted on the old version, unless the row was locked FOR UPDATE for that change.
 --
--- `tenure.fenced` has this transaction's id and what it was asserted for. It is rolled back
--- together with the lock, so guarded tables can rely on it.
+-- `tenure.fenced` contains this transaction's id and the duties and groups that it has asserted. It
+-- is rolled back together with the lock, so guarded tables can rely on it.
 CREATE OR REPLACE FUNCTION tenure.assert_hold(
     p_duty text, p_epoch bigint, p_instance text
 ) RETURNS void LANGUAGE plpgsql AS $$

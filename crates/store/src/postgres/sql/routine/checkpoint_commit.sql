@@ -1,6 +1,6 @@
--- Stores checkpoints under holds of one session. One row per commit, `item` counting from 1:
--- saved (number = version), fenced (number = newest epoch) or conflict (number = stored version).
--- `p_slots` is what programs from before migration 0002 give; the store's own number counts.
+-- Stores checkpoints under holds of one session. One row per commit, `item` counting from 1: saved
+-- (number = version), fenced (number = newest epoch) or conflict (number = stored version).
+-- `p_slots`, from programs older than migration 0002, is ignored: the store's number applies.
 CREATE OR REPLACE FUNCTION tenure.checkpoint_commit(
     p_group text, p_instance text, p_nonce uuid, p_duties text[], p_epochs bigint[],
     p_expected bigint[], p_documents bytea[], p_slots integer DEFAULT NULL
@@ -12,7 +12,7 @@ DECLARE
     v_saved bigint := 0;
 BEGIN
     PERFORM tenure.check_isolation();
-    -- Key share: keep-alives and other commits pass, a takeover does not (R12).
+    -- FOR KEY SHARE lets keep-alives and other commits pass, but no takeover (R12).
     PERFORM count(*) FROM (
         SELECT u.duty FROM unnest(p_duties) AS u(duty) ORDER BY u.duty COLLATE "C" OFFSET 0
     ) AS w CROSS JOIN LATERAL (

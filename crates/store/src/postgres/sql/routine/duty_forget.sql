@@ -1,9 +1,9 @@
--- Forgets duties that nobody holds. A row for each that was known, `item` counting from 1 as they
--- were given: forgotten (with the floor of its group) or held (with holder and remaining_ms).
+-- Forgets duties that nobody holds. One row per known duty, `item` counting from 1 in the given
+-- order: forgotten (with the floor of its group) or held (with holder and remaining_ms).
 --
--- Holds are locked by key, then sessions, as everywhere. Under the locks nobody commits, claims or
--- has effects; a claim skips what is locked here, and finds either the row or the floor. What was
--- not there to be locked is not looked at again: it may be somebody's new hold.
+-- Holds are locked in key order, then sessions, as everywhere. Under the locks no commit, claim or
+-- effect runs; a claim skips rows locked here, and finds either the row or the floor. A row that
+-- did not exist to be locked is not considered: it may be a new hold.
 CREATE OR REPLACE FUNCTION tenure.duty_forget(
     p_groups text[], p_duties text[], p_reason text
 ) RETURNS TABLE (item bigint, outcome text, floor bigint, holder text, remaining_ms bigint)
@@ -17,7 +17,7 @@ DECLARE
     v_last text;
 BEGIN
     PERFORM tenure.check_isolation();
-    -- A checkpoint that has lost its hold: a row to lock, which a claim would make, too.
+    -- A checkpoint without a hold gets a row to lock, the same that a claim would create.
     INSERT INTO tenure.hold (group_name, duty, epoch, instance, nonce, held)
     SELECT w.group_name, w.duty, 0, '', '00000000-0000-4000-8000-000000000000', false
     FROM unnest(p_groups, p_duties) AS w(group_name, duty)
@@ -44,8 +44,8 @@ BEGIN
         WHERE x.group_name = w.group_name AND x.duty = w.duty FOR UPDATE
     ) AS locked;
 
-    -- As in hold_claim: a session that looks expired is waited for, looked at again, and ended for
-    -- good, so that no keep-alive succeeds beside this.
+    -- As in hold_claim: sessions that look expired are locked, checked again, and ended for good,
+    -- so that no keep-alive succeeds together with this.
     FOR v_duty IN
         SELECT DISTINCT h.group_name, h.instance, h.nonce FROM unnest(v_items) AS w(item)
         CROSS JOIN LATERAL (
@@ -62,7 +62,7 @@ BEGIN
                 AND s.expires_at <= clock_timestamp() + s.ttl);
     END LOOP;
 
-    -- From here on a session has ended if it says so; the clock is not asked again.
+    -- From here on the column `ended` decides; the clock is not read again.
     FOREACH item IN ARRAY coalesce(v_items, '{}') LOOP
         SELECT * INTO v_hold FROM tenure.hold x
         WHERE x.group_name = p_groups[item] AND x.duty = p_duties[item];
@@ -86,13 +86,13 @@ BEGIN
         ) AS k;
         DELETE FROM tenure.hold x
         WHERE x.group_name = v_hold.group_name AND x.duty = v_hold.duty;
-        -- A row that a claim made and granted nothing with.
+        -- The row came from a claim that granted nothing.
         CONTINUE WHEN v_epoch IS NULL;
         DELETE FROM tenure.checkpoint x
         WHERE x.group_name = v_hold.group_name AND x.duty = v_hold.duty;
         DELETE FROM tenure.history x
         WHERE x.group_name = v_hold.group_name AND x.duty = v_hold.duty;
-        -- The floor rises in the transaction that takes the epoch away (R2).
+        -- The floor rises in the transaction that deletes the epoch (R2).
         INSERT INTO tenure.group_floor AS f (group_name, epoch) VALUES (v_hold.group_name, v_epoch)
         ON CONFLICT (group_name) DO UPDATE SET epoch = greatest(f.epoch, excluded.epoch)
         RETURNING f.epoch INTO floor;

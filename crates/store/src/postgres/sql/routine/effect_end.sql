@@ -1,10 +1,10 @@
--- Ends transactions with effects under holds that expired more than three seconds ago: `p_duties`
--- were found locked by a claim. A client that is stopped while it sends or takes data is seen by no
--- timeout of the server, so it would block its successor for ever.
+-- Ends transactions with effects under holds that expired more than three seconds ago; a claim
+-- found `p_duties` locked. No timeout of the server catches a client that is stopped while it sends
+-- or receives data, so it would block its successor for ever.
 --
--- Nothing here waits. A session is stored before its holds, so one without a row has ended, and its
--- instance may have opened another. A session that is locked is being kept alive, or judged by
--- another claim. The key has the epoch in it, so the next holder's effects are not meant.
+-- Nothing here waits. A session is stored before its holds, so a hold without a session row has
+-- ended, and its instance may have opened another. A locked session is being kept alive, or checked
+-- by another claim. The lock key contains the epoch, so it never matches the next holder.
 CREATE OR REPLACE FUNCTION tenure.effect_end(p_group text, p_duties text[]) RETURNS void
 LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE
@@ -49,7 +49,7 @@ BEGIN
         ) AS l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
         WHERE l.key = ANY (v_keys)
     LOOP
-        -- To the server's log, and to the claimer: the command `tenure` knows them by their start.
+        -- For the server's log and the claimer; the command `tenure` knows them by their prefix.
         BEGIN
             PERFORM pg_terminate_backend(v_backend.pid);
             RAISE WARNING 'tenure: ended %: its hold of % has expired',

@@ -1,6 +1,6 @@
--- Refuses a change of a guarded table unless its transaction has asserted a hold. It is asked
--- before each row, and not at the commit: what undoes the assertion, a ROLLBACK TO SAVEPOINT or a
--- handled exception, undoes every change that was made after it.
+-- Refuses a change of a guarded table unless its transaction has asserted a hold. It runs before
+-- each row, not at the commit: whatever undoes the assertion, a ROLLBACK TO SAVEPOINT or a handled
+-- exception, undoes every change that was made after it.
 CREATE OR REPLACE FUNCTION tenure.guard_change() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     v_fenced constant text[] := nullif(current_setting('tenure.fenced', true), '');
@@ -20,7 +20,7 @@ BEGIN
             HINT = 'Call tenure.assert_hold in this transaction, before the change.';
 END $$;
 
--- Changes of the table need no hold any more.
+-- Removes the guard from a table: changes need no hold any more.
 CREATE OR REPLACE FUNCTION tenure.unguard_table(p_table regclass) RETURNS void
 LANGUAGE plpgsql SET client_min_messages = warning AS $$
 DECLARE
@@ -33,8 +33,8 @@ BEGIN
     END LOOP;
 END $$;
 
--- From now on a change of the table, or of a partition of it, needs a hold: any, or one of
--- `p_scope`, written `group` or `group/duty`. Its owner calls this, as often as they like.
+-- Guards a table and its partitions: each change requires a hold, any or one of `p_scope`, written
+-- `group` or `group/duty`. The table's owner calls this; it can be repeated.
 CREATE OR REPLACE FUNCTION tenure.guard_table(
     p_table regclass, p_scope text DEFAULT NULL
 ) RETURNS void LANGUAGE plpgsql AS $$
@@ -46,7 +46,7 @@ BEGIN
     PERFORM tenure.unguard_table(p_table);
     EXECUTE format('CREATE TRIGGER %I BEFORE INSERT OR UPDATE OR DELETE ON %s '
         'FOR EACH ROW EXECUTE FUNCTION tenure.guard_change(%s)', v_name, p_table, v_scope);
-    -- Partitions get triggers for rows from their table, and not those for statements.
+    -- Partitions inherit the row triggers of their table, but not its statement triggers.
     FOR v_part IN SELECT p_table UNION SELECT relid FROM pg_partition_tree(p_table) LOOP
         EXECUTE format('CREATE TRIGGER %I BEFORE TRUNCATE ON %s '
             'FOR EACH STATEMENT EXECUTE FUNCTION tenure.guard_change(%s)',

@@ -1,10 +1,9 @@
--- Claims duties for a session. One row per duty, `item` counting from 1 as they were given:
+-- Claims duties for a session. One row per duty, `item` counting from 1 in the given order:
 -- granted, already (with epoch), held (with holder and remaining_ms if known) or no_session.
 --
--- How the statements of this and the other batch functions are written: each row is looked up by
--- its key (LATERAL ... OFFSET 0) and written by its key (ON CONFLICT), so that no plan, made for
--- however small a table or batch, compares each name with each. What this very transaction has
--- written is told by `xmin`.
+-- This and the other batch functions look up each row by its key (LATERAL ... OFFSET 0) and write
+-- it by its key (ON CONFLICT), so that no plan, even one made for a small table or batch, compares
+-- every name with every other. `xmin` identifies rows written by this transaction.
 CREATE OR REPLACE FUNCTION tenure.hold_claim(
     p_group text, p_instance text, p_nonce uuid,
     p_duties text[], p_floors bigint[], p_reason text
@@ -39,10 +38,10 @@ BEGIN
     ORDER BY w.duty COLLATE "C"
     ON CONFLICT (group_name, duty) DO NOTHING;
 
-    -- A row that somebody else has locked is being committed under, or claimed: it is held. So a
-    -- holder that is stuck in a transaction delays nobody's other claims. From here on only what
-    -- was locked here is looked at: a row that comes free later may have a holder whose session a
-    -- later statement does not see yet.
+    -- A row locked by another transaction is in use by a commit or an effect, or is being claimed:
+    -- it counts as held. So a holder stuck in a transaction does not delay claims of other duties.
+    -- From here on only rows locked here are considered: a row unlocked later may have a holder
+    -- whose session a later statement does not see yet.
     SELECT array_agg(w.duty), array_agg(w.floor) INTO v_duties, v_floors FROM (
         SELECT u.duty, u.floor FROM unnest(p_duties, p_floors) AS u(duty, floor)
         ORDER BY u.duty COLLATE "C" OFFSET 0
@@ -51,8 +50,8 @@ BEGIN
         WHERE x.group_name = p_group AND x.duty = w.duty FOR UPDATE SKIP LOCKED
     ) AS locked;
 
-    -- Our own session stays as it is until we are through: an eviction waits for this claim, or
-    -- this claim finds it.
+    -- Keeps our own session unchanged until this transaction ends: an eviction waits for this
+    -- claim, or this claim sees it.
     PERFORM FROM tenure.session
     WHERE group_name = p_group AND instance = p_instance AND nonce = p_nonce
         AND NOT ended AND NOT evicted FOR KEY SHARE;
@@ -60,9 +59,9 @@ BEGIN
         v_duties := NULL;
     END IF;
 
-    -- Sessions that look expired are locked, looked at again, and ended for good. A keep-alive
-    -- that began before the expiry and is not committed yet holds that lock; one that comes later
-    -- finds the session ended. Without both, keep-alive and takeover can succeed together.
+    -- Sessions that look expired are locked, checked again, and ended for good. A keep-alive that
+    -- began before the expiry and is not committed yet holds that lock; a later one finds the
+    -- session ended. Without both, a keep-alive and a takeover can succeed together.
     WITH holder AS (
         SELECT DISTINCT h.instance, h.nonce FROM unnest(v_duties) AS w(duty)
         CROSS JOIN LATERAL (
@@ -85,9 +84,9 @@ BEGIN
         expires_at = least(s.expires_at, clock_timestamp() + s.ttl)
     FROM suspect WHERE s.group_name = p_group AND s.instance = suspect.instance;
 
-    -- From here on a session has ended if it says so; the clock is not asked again. The floors are
-    -- read after the locks were taken: a forgotten duty left its epoch there before its row could
-    -- be made anew.
+    -- From here on the column `ended` decides; the clock is not read again. The floors are read
+    -- after the locks are taken: forgetting a duty stores its epoch there before its row can be
+    -- created again.
     WITH free AS MATERIALIZED (
         SELECT h.duty, h.epoch, h.instance, h.held,
             greatest(h.epoch, w.floor, c.epoch,

@@ -1,4 +1,4 @@
--- Gives holds back. One row per hold, `item` counting from 1: freed, already or not_yours.
+-- Releases holds. One row per hold, `item` counting from 1: freed, already or not_yours.
 CREATE OR REPLACE FUNCTION tenure.hold_release(
     p_group text, p_instance text, p_nonce uuid,
     p_duties text[], p_epochs bigint[], p_reason text

@@ -1,4 +1,4 @@
--- Raises 25000 unless the transaction is read committed. The routines lock and then look: with one
+-- Raises 25000 unless the transaction is read committed. The routines lock and then read: with one
 -- snapshot for the whole transaction they would not see what was committed while they waited.
 CREATE OR REPLACE FUNCTION tenure.check_isolation() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN

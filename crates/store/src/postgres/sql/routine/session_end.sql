@@ -1,5 +1,5 @@
--- Frees all holds of a session, in the order of their keys, after waiting for effects that are
--- running under them, and records why. Answers how many there were.
+-- Frees all holds of a session in key order, after waiting for effects that are running under them,
+-- and records why. Returns their number.
 CREATE OR REPLACE FUNCTION tenure.hold_free_all(
     p_group text, p_instance text, p_nonce uuid, p_kind text, p_reason text
 ) RETURNS bigint LANGUAGE plpgsql AS $$
@@ -23,13 +23,13 @@ BEGIN
     RETURN v_freed;
 END $$;
 
--- Closes a session. Answers closed or ended.
+-- Closes a session. Returns closed or ended.
 CREATE OR REPLACE FUNCTION tenure.session_close(
     p_group text, p_instance text, p_nonce uuid, p_reason text
 ) RETURNS text LANGUAGE plpgsql SET lock_timeout = '3s' AS $$
 BEGIN
     PERFORM tenure.check_isolation();
-    -- A closed session is seen by nobody before its holds are free: it is one transaction. Holds
+    -- One transaction: nobody sees the session closed before its holds are free. Holds are locked
     -- before sessions, as everywhere.
     PERFORM 1 FROM (
         SELECT FROM tenure.hold
@@ -49,8 +49,8 @@ BEGIN
     RETURN 'closed';
 END $$;
 
--- Evicts an instance; `p_now` also ends its holds. Answers how many holds ended, or null when it
--- was no member.
+-- Evicts an instance; `p_now` also ends its holds. Returns how many holds ended, or null if it was
+-- not a member.
 CREATE OR REPLACE FUNCTION tenure.session_evict(
     p_group text, p_instance text, p_now boolean, p_reason text
 ) RETURNS bigint LANGUAGE plpgsql SET lock_timeout = '3s' AS $$
@@ -68,7 +68,7 @@ BEGIN
     SELECT * INTO v_row FROM tenure.session
     WHERE group_name = p_group AND instance = p_instance;
     IF p_now AND NOT v_row.ended AND v_row.expires_at > clock_timestamp() THEN
-        -- Waits for effects that are running under these holds: once this answers, none is.
+        -- Waits for effects that are running under these holds: none is left when this returns.
         v_freed := tenure.hold_free_all(p_group, p_instance, v_row.nonce, 'evicted', p_reason);
     END IF;
     SELECT * INTO v_row FROM tenure.session
@@ -77,7 +77,7 @@ BEGIN
         RAISE EXCEPTION 'the session was swept meanwhile' USING ERRCODE = '40001';
     END IF;
     IF p_now AND NOT v_row.ended AND v_row.expires_at > clock_timestamp() THEN
-        -- What was granted between the two looks; nothing can be any more.
+        -- Holds granted between the two reads; no more can be granted now.
         v_freed := v_freed
             + tenure.hold_free_all(p_group, p_instance, v_row.nonce, 'evicted', p_reason);
     END IF;

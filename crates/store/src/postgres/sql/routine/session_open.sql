@@ -1,10 +1,9 @@
--- Forgets the nonces of a group that ended with their sessions more than a week ago. One that a
--- session or a held hold still carries is remembered for another week: given again, it would bring
--- back what has ended (R9).
+-- Forgets nonces of a group whose sessions ended more than a week ago. A nonce that a session or a
+-- held hold still has is remembered for another week: its reuse would revive what has ended (R9).
 --
--- Nothing here waits, so a caller may hold whatever it likes. Only what was locked first is
--- forgotten: who removes a session refreshes its nonce before that can be seen. The holds are read
--- only when there is something to forget, and then once.
+-- Nothing here waits, so the caller may hold any locks. Only nonces locked first are forgotten: a
+-- transaction that removes a session refreshes its nonce before the removal is visible. Holds are
+-- read only when there is something to forget, and then once.
 CREATE OR REPLACE FUNCTION tenure.spent_sweep(p_group text) RETURNS void
 LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE
@@ -34,7 +33,7 @@ BEGIN
     WHERE group_name = p_group AND nonce = ANY (v_old) AND used_at < v_limit;
 END $$;
 
--- Opens a session. Answers open, taken, spent or evicted.
+-- Opens a session. Returns open, taken, spent or evicted.
 CREATE OR REPLACE FUNCTION tenure.session_open(
     p_group text, p_instance text, p_nonce uuid, p_ttl_ms bigint, p_note bytea, p_mark bigint
 ) RETURNS text LANGUAGE plpgsql SET lock_timeout = '3s' AS $$
@@ -54,7 +53,7 @@ BEGIN
             SELECT FROM tenure.spent WHERE group_name = p_group AND nonce = p_nonce
         );
         IF NOT v_is_there AND v_spent THEN
-            -- The same call may have come through between the two looks: look at what it made.
+            -- The same call may have succeeded between the two reads: read again.
             CONTINUE WHEN EXISTS (
                 SELECT FROM tenure.session WHERE group_name = p_group AND instance = p_instance
             );
@@ -73,7 +72,7 @@ BEGIN
                 expires_at = clock_timestamp() + v_ttl,
                 left_count = CASE WHEN v_live THEN left_count ELSE p_mark END
             WHERE group_name = p_group AND instance = p_instance;
-            -- The same nonce again is the same opening: it was recorded before.
+            -- The same nonce means a repeated call, which was recorded before.
             EXIT WHEN NOT v_live;
             RETURN 'open';
         END IF;
@@ -82,12 +81,12 @@ BEGIN
         ) VALUES (
             p_group, p_instance, p_nonce, p_note, v_ttl, clock_timestamp() + v_ttl, p_mark
         ) ON CONFLICT (group_name, instance) DO NOTHING;
-        -- Otherwise somebody was faster: look at what they made.
+        -- Otherwise another call was faster: read its row.
         EXIT WHEN FOUND;
     END LOOP;
-    -- Members that ended more than a day ago go; evictions are remembered. What is in use can wait.
-    -- A nonce is spent from its first use on, and for a week from when its session goes: what has
-    -- ended never comes back (R9).
+    -- Delete sessions that ended more than a day ago, except evictions; skip locked ones. A nonce
+    -- is spent from its first use until a week after its session is removed: what has ended never
+    -- comes back (R9).
     WITH gone AS (
         DELETE FROM tenure.session WHERE (group_name, instance) IN (
             SELECT x.group_name, x.instance FROM tenure.session x

@@ -1,9 +1,9 @@
--- Takes the store over: ends every session, and with it every hold, and raises the floor of all
--- groups above every epoch that can be found. Answers how many live sessions ended, how many duties
--- there are, and the floor.
+-- Adopts the store: ends every session, and with it every hold, and raises the floor of all groups
+-- to at least every epoch that can be found. Returns the number of live sessions ended, the number
+-- of duties, and the floor.
 --
--- The tables are locked, not rows: claims, keep-alives, commits and effects that are under way come
--- to their end first, and what comes later finds the sessions ended and the floor raised.
+-- The tables are locked, not rows: running claims, keep-alives, commits and effects finish first,
+-- and later ones find the sessions ended and the floor raised.
 CREATE OR REPLACE FUNCTION tenure.store_adopt(
     p_incarnation text, p_floor bigint
 ) RETURNS TABLE (sessions bigint, duties bigint, floor bigint)
@@ -15,7 +15,7 @@ BEGIN
     SELECT count(*) INTO sessions FROM tenure.session
     WHERE NOT ended AND expires_at > clock_timestamp();
     UPDATE tenure.session SET ended = true WHERE NOT ended;
-    -- An effect whose snapshot is older than this finds the row changed.
+    -- A no-op that lets an effect with an older snapshot find the row changed.
     UPDATE tenure.hold SET held = held WHERE held;
     SELECT count(*) INTO duties FROM (
         SELECT group_name, duty FROM tenure.hold WHERE epoch > 0
@@ -35,11 +35,10 @@ BEGIN
     RETURN NEXT;
 END $$;
 
--- Changes how much of the past is kept.
+-- Sets the retention of histories and the audit trail.
 --
--- A slot means nothing without the number of slots, so the ring is laid anew. The lock waits for
--- commits that have read the number of before, and later ones read the new one: a statement takes
--- its locks before it looks.
+-- A slot depends on the number of slots, so the ring is rebuilt. The lock waits for commits that
+-- read the old number, and later ones read the new one: a statement locks before it reads.
 CREATE OR REPLACE FUNCTION tenure.store_retain(
     p_slots integer, p_audit bigint
 ) RETURNS void LANGUAGE plpgsql
@@ -55,7 +54,7 @@ BEGIN
                 FROM tenure.history h
             ) AS x WHERE x.version <= x.newest - p_slots
         );
-        -- Out of every slot first, so that no entry meets another on the way to its new one.
+        -- First to temporary slots, so that no entry collides when it gets its new one.
         UPDATE tenure.history SET slot = -1 - slot;
         UPDATE tenure.history SET slot = version % p_slots;
     END IF;

@@ -1,3 +1,3 @@
--- The server's settings as this session has them. $1: their names.
--- What the user may not see is not in the view.
+-- The server's settings as this session sees them. $1: their names.
+-- The view omits settings that the user may not see.
 SELECT name, setting FROM pg_catalog.pg_settings WHERE name = ANY ($1)

@@ -1,5 +1,5 @@
--- The state of each standby that is connected; null when the user may not see it.
--- A subscriber of single tables is no standby: nobody promotes it.
+-- State of each connected standby; null if the user may not see it.
+-- A logical subscriber is not a standby: nobody promotes it.
 SELECT r.sync_state
 FROM pg_catalog.pg_stat_replication r
 WHERE NOT EXISTS (

@@ -1,2 +1,2 @@
--- Keeps as many entries as the store says.
+-- Deletes the entries beyond the store's retention.
 DELETE FROM audit WHERE seq <= (SELECT max(seq) FROM audit) - (SELECT audit_kept FROM store)

@@ -1,2 +1,2 @@
--- Tells the watchers of every group.
+-- Notifies the watchers of every group.
 UPDATE change SET count = count + 1

@@ -1,4 +1,4 @@
--- The newest epoch of a duty and who had it last; no row when nothing is known of it.
+-- Newest epoch of a duty and its instance; no row if the duty is unknown.
 -- ?1 group, ?2 duty
 SELECT max(epoch), instance FROM (
     SELECT epoch, instance FROM hold WHERE group_name = ?1 AND duty = ?2

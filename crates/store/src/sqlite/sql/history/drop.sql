@@ -1,4 +1,4 @@
--- What a ring of this size does not keep. ?1 slots
+-- Deletes the entries that do not fit in a ring of ?1 slots.
 DELETE FROM history WHERE (group_name, duty, slot) IN (
     SELECT group_name, duty, slot FROM (
         SELECT group_name, duty, slot, version,

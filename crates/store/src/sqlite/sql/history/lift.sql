@@ -1,2 +1,2 @@
--- Takes every entry out of its slot, so that none meets another on the way to its new one.
+-- Moves every entry to a temporary slot, so that none collides when it gets its new one.
 UPDATE history SET slot = -1 - slot

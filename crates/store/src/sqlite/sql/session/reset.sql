@@ -1,2 +1,2 @@
--- The nanoseconds of another boot mean nothing: every session has ended.
+-- Ends every session: nanoseconds of another boot have no meaning.
 UPDATE session SET expires_ns = 0

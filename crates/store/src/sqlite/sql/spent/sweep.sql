@@ -1,6 +1,6 @@
--- What was used, or left its session, more than seven days ago. Not what a session or a held hold
--- still carries: given again, it would bring that back. The plus keeps the holds from being read
--- when nothing is that old. ?1 group
+-- Deletes nonces that were used, or lost their session, more than seven days ago, except those that
+-- a session or a held hold still has: reuse would revive it. The plus keeps the holds from being
+-- read when no nonce is that old. ?1 group
 DELETE FROM spent WHERE group_name = ?1
     AND unix_ms < CAST(unixepoch('subsec') * 1000 AS INTEGER) - 7 * 24 * 60 * 60 * 1000
     AND +nonce NOT IN (

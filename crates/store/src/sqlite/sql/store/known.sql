@@ -1,4 +1,4 @@
--- How many duties the store knows, and the newest epoch that it can find.
+-- Number of known duties, and the newest epoch in the store.
 SELECT (SELECT count(*) FROM (
         SELECT group_name, duty FROM hold UNION SELECT group_name, duty FROM checkpoint)),
     max(

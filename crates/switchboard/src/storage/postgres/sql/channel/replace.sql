@@ -1,5 +1,5 @@
--- $1 channel, $2 providers and $3 alias that it has, $4 and $5 those that it gets; $2 null to add
--- it, $4 null to remove it. $6 action, $7 by whom. No row: it is not as was said.
+-- $1 channel, $2 its providers and $3 its alias now, $4 and $5 the new ones; $2 null to add it, $4
+-- null to remove it. $6 action, $7 operator. No row: the current values differ.
 WITH added AS (
     INSERT INTO tenure.ingest_channel (channel, providers, alias)
     SELECT $1, $4, $5 WHERE $2 IS NULL AND $4 IS NOT NULL

@@ -1,4 +1,4 @@
--- $1 duty, $2 channel, $3 provider, $4 endpoint to go on after; $5 at most; $6, $7, $8 the source,
+-- $1 duty, $2 channel, $3 provider, $4 endpoint to continue after; $5 limit; $6, $7, $8 the source,
 -- or null.
 SELECT source_channel, source_provider, source_endpoint_identity, duty, epoch, instance, updated_at
 FROM tenure.ingest_fence

@@ -1,5 +1,5 @@
--- A page of the inbox. Positions have gaps only where an incarnation ends, so a bound on them, from
--- the first message on, bounds the rows looked at. It is at a message, so that it can be named.
+-- A page of the inbox. Positions have gaps only where an incarnation ends, so a limit on them, from
+-- the first message on, limits the rows read. It is at a message, so that a cursor can name it.
 WITH place AS MATERIALIZED (
     SELECT p.last, p.trimmed, p.floor, p.last_id,
         coalesce((SELECT x.request_id FROM tenure.message_inbox x WHERE x.position = $1),

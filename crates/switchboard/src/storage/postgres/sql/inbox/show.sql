@@ -1,4 +1,4 @@
--- One message; what is left of it when its body is gone is its key.
+-- One message; when its body has been deleted, only its dedupe entry is left.
 SELECT d.first_seen_at, NULL, NULL, NULL, m.position, m.request_id, m.received_at,
     m.source_channel, m.source_provider, m.source_endpoint_identity, m.source_sender_identity,
     m.source_thread_identity, m.dedupe_key, m.authenticated_token_id, m.lifecycle_state, m.envelope

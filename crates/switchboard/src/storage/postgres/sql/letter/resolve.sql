@@ -1,4 +1,4 @@
--- Ends a pending dead letter: why the token $6 has ended, done, exists.
+-- Resolves a pending dead letter. Returns why the token $6 has ended, done, exists.
 WITH token AS MATERIALIZED (
     SELECT tenure.token_ended($6, false) AS ended
 ), done AS (

@@ -1,4 +1,4 @@
--- Those that were acknowledged stay until that was counted.
+-- Acknowledged outcomes stay until they are counted.
 DELETE FROM tenure.inbox_outcome WHERE ctid = ANY (ARRAY(
     SELECT ctid FROM tenure.inbox_outcome
     WHERE reported_at < (

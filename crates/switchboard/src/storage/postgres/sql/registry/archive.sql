@@ -1,4 +1,4 @@
--- Archives a connector if $7, or restores it: why the token $6 has ended, done, exists.
+-- Archives a connector if $7, else restores it. Returns why the token $6 has ended, done, exists.
 WITH token AS MATERIALIZED (
     SELECT tenure.token_ended($6, false) AS ended
 ), done AS (

@@ -1,4 +1,4 @@
--- A page of connectors and their counts of today, after the clock; without any, only the clock.
+-- The clock, with a page of connectors and their counts of today; one row even without connectors.
 SELECT clock_timestamp(), r.connector_type, r.endpoint_identity, r.instance_id, r.state,
     r.error_message, r.uptime_s, r.last_heartbeat_at, r.first_seen_at, r.registered_via,
     r.checkpoint_cursor, r.checkpoint_updated_at, r.archived_at, r.interval_micros, r.drift_micros,

@@ -1,4 +1,4 @@
--- The one that stands for its connector stays.
+-- The instance that represents its connector stays.
 DELETE FROM tenure.connector_instances WHERE ctid = ANY (ARRAY(
     SELECT i.ctid FROM tenure.connector_instances i
     WHERE i.last_day <= (

@@ -1,4 +1,4 @@
--- Makes a connector known and notes it: whether it was not.
+-- Registers a connector and records it. Returns whether it is new.
 WITH made AS (
     INSERT INTO tenure.connector_registry
         (connector_type, endpoint_identity, first_seen_at, registered_via)

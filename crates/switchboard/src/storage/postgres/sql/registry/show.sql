@@ -1,4 +1,4 @@
--- A connector with what it did today, in every row, each with one of its instances.
+-- One row per instance, each with the connector and its counts of today.
 SELECT clock_timestamp(), r.connector_type, r.endpoint_identity, r.instance_id, r.state,
     r.error_message, r.uptime_s, r.last_heartbeat_at, r.first_seen_at, r.registered_via,
     r.checkpoint_cursor, r.checkpoint_updated_at, r.archived_at, r.interval_micros, r.drift_micros,

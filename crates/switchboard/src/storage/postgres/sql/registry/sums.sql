@@ -1,4 +1,4 @@
--- Counts of connectors in the period $1, unsorted, after the clock; without any, only the clock.
+-- The clock, with counts of connectors in the period $1, unsorted; one row even without connectors.
 SELECT clock_timestamp(), s.* FROM (VALUES (true)) AS one(row) LEFT JOIN LATERAL (
     SELECT r.connector_type, r.endpoint_identity, r.last_heartbeat_at, r.interval_micros,
         coalesce(w.messages_ingested, 0), coalesce(w.messages_failed, 0)

@@ -1,5 +1,4 @@
--- Says that a replica runs: $1 its id, $2 its address; takes away those not seen for $3
--- microseconds.
+-- Announces a replica: $1 id, $2 address. Deletes replicas not seen for $3 microseconds.
 WITH gone AS (
     DELETE FROM tenure.switchboard_replica WHERE replica_id = ANY (ARRAY(
         SELECT replica_id FROM tenure.switchboard_replica

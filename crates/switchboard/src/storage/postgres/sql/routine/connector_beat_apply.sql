@@ -1,11 +1,11 @@
 
--- Stores the rows that a heartbeat leads to, as JSON objects with the names of columns; p_connector
--- is null if the row of the connector stays as it is. p_version is the hash of the rows that were
--- read before (state.sql); p_owing has the columns that p_instance gets if the history cannot be
--- written. One row: `taken`, `changed` if the rows have to be read again, or why nothing is stored.
+-- Stores the rows that result from a heartbeat, given as JSON objects by column; p_connector is
+-- null if the connector's row stays unchanged. p_version is the hash of the rows that were read
+-- before (state.sql); p_owing has the columns that p_instance gets if the history cannot be
+-- written. One row: `taken`, `changed` if the rows must be read again, or a refusal.
 --
--- Heartbeats share a lock that moving the bound of what can be counted takes alone: so no heartbeat
--- gets a number below a bound that was moved.
+-- Heartbeats share a lock that connector_bound takes exclusively, so no heartbeat gets a number
+-- below the bound that it has set.
 CREATE OR REPLACE FUNCTION tenure.connector_beat_apply(
     p_token text, p_max_per_token bigint, p_version bigint, p_is_told boolean, p_instance text,
     p_owing text, p_connector text, p_history text
@@ -26,7 +26,7 @@ BEGIN
         AND r.endpoint_identity = v_beat.endpoint_identity FOR UPDATE;
     v_is_known := FOUND;
     IF NOT v_is_known THEN
-        -- Connectors that register with one token come one after another.
+        -- Registrations with one token are serialised.
         PERFORM FROM tenure.connector_tokens t WHERE t.token_id = p_token FOR NO KEY UPDATE;
     END IF;
     verdict := tenure.token_ended(p_token, false);
@@ -46,7 +46,7 @@ BEGIN
     LEFT JOIN tenure.connector_instances s ON s.connector_type = r.connector_type
         AND s.endpoint_identity = r.endpoint_identity AND s.instance_id = r.instance_id
         AND s.instance_id <> v_beat.instance_id;
-    -- A time of arrival that was read long ago, or that retention has passed, is read again.
+    -- An arrival time read long ago, or before the clock of retention, must be read again.
     SELECT greatest(c.reached, clock_timestamp() - interval '5 seconds') INTO v_oldest
     FROM tenure.switchboard_clock c WHERE c.only_row;
     IF v_version <> p_version OR (v_beat.received_at < v_oldest AND NOT p_is_told) THEN
@@ -89,7 +89,7 @@ BEGIN
             v_beat.delta_source_api_calls, v_beat.delta_checkpoint_saves,
             v_beat.delta_dedupe_accepted);
     EXCEPTION WHEN OTHERS THEN
-        -- Liveness matters more than the history. A cancelled statement is still cancelled whole.
+        -- Liveness matters more than the history. OTHERS does not include a cancelled statement.
         unwritten := SQLERRM;
         p_instance := (p_instance::jsonb || p_owing::jsonb)::text;
     END;

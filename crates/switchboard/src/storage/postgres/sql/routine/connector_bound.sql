@@ -1,7 +1,7 @@
 
--- Moves the bound of what can be counted past everything that was numbered so far. Whoever drew a
--- number before it has committed, and whoever comes later draws a larger one: what is before the
--- bound stands still. Nobody waits for long: those who receive would wait behind.
+-- Moves the bound of what can be counted past all numbers drawn so far. Every transaction with a
+-- smaller number has ended, and later ones draw larger numbers, so nothing below the bound changes
+-- any more. The lock timeout is short because heartbeats and reports wait behind this lock.
 CREATE OR REPLACE FUNCTION tenure.connector_bound(p_epoch bigint) RETURNS void
 LANGUAGE plpgsql SET lock_timeout = '1s' SET enable_seqscan = off AS $$
 BEGIN

@@ -1,6 +1,6 @@
 
--- What counts of the growth of a counter. Some clients add the times at which counters were made to
--- what they count: such a counter jumps by one or a few Unix times, which is no growth.
+-- Returns the part of a counter's growth that counts. Some clients add a counter's creation time to
+-- its value: such a counter jumps by one or a few Unix times, which is not growth.
 CREATE OR REPLACE FUNCTION tenure.connector_grown(p_grown bigint, p_at timestamptz) RETURNS bigint
 LANGUAGE sql STABLE AS $$
     SELECT CASE WHEN p_grown >= 1000000000 AND t.now >= 1000000000
@@ -11,7 +11,7 @@ LANGUAGE sql STABLE AS $$
     FROM (SELECT nullif(floor(extract(epoch FROM p_at)), 0) AS now) AS t
 $$;
 
--- What connectors have done in the hours or days of a period from a time on and before another.
+-- Returns the sums per connector of a period's hours or days from one time until before another.
 CREATE OR REPLACE FUNCTION tenure.connector_period(
     p_period text, p_from timestamptz, p_before timestamptz
 ) RETURNS TABLE (connector_type text, endpoint_identity text, ingested bigint, failed bigint)
@@ -30,8 +30,8 @@ LANGUAGE sql STABLE AS $$
         AND d.day < (p_before AT TIME ZONE 'UTC')::date GROUP BY 1, 2
 $$;
 
--- Counts the beats with numbers after p_after and up to p_upto, or those of a connector from a time
--- on: how many. A late beat counts nowhere.
+-- Counts heartbeats with ids after p_after and up to p_upto: of all connectors, or of one since
+-- p_from. Returns their number. Late heartbeats are not counted.
 CREATE OR REPLACE FUNCTION tenure.connector_count(
     p_after bigint, p_upto bigint, p_type text, p_endpoint text, p_from timestamptz,
     p_since_24h timestamptz, p_since_7d timestamptz, p_since_30d timestamptz

@@ -12,8 +12,8 @@ BEGIN
         v_name := 'connector_heartbeat_log_p' || to_char(v_today + v_n, 'YYYYMMDD');
         CONTINUE WHEN to_regclass('tenure.' || v_name) IS NOT NULL;
         BEGIN
-            -- One after another, from before the first look into the default: those who have
-            -- looked would keep each other from attaching.
+            -- Serialised from before the first read of the default partition: its readers would
+            -- keep each other from attaching.
             PERFORM pg_advisory_xact_lock(hashtextextended('tenure.connector_heartbeat_log', 0));
             CONTINUE WHEN EXISTS (
                 SELECT FROM tenure.connector_heartbeat_log_default l
@@ -25,15 +25,16 @@ BEGIN
                 || ' 00:00:00+00', to_char(v_today + v_n + 1, 'YYYY-MM-DD') || ' 00:00:00+00');
         EXCEPTION
             WHEN duplicate_table OR check_violation OR lock_not_available OR deadlock_detected THEN
-                -- Another one made it, a beat of that day came in between, or somebody reads: for
-                -- those there is the default.
+                -- Another process created it, a heartbeat of that day arrived meanwhile, or a
+                -- reader holds a lock: rows of that day go to the default partition.
                 CONTINUE;
         END;
     END LOOP;
 END $$;
 REVOKE EXECUTE ON FUNCTION tenure.connector_days_make(timestamptz) FROM PUBLIC;
 
--- Takes away whole days of the history that are past their retention and were counted: how many.
+-- Drops whole days of the history that are past their retention and have been counted. Returns
+-- their number.
 CREATE OR REPLACE FUNCTION tenure.connector_days_drop(p_keep bigint, p_at timestamptz)
 RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -49,12 +50,12 @@ BEGIN
     INTO STRICT v_end, v_counted
     FROM tenure.switchboard_clock c, tenure.connector_stats_progress p
     WHERE c.only_row AND p.only_row;
-    -- Before anything goes, also of those that have no day of their own.
+    -- Before any heartbeat is deleted, including those in the default partition.
     BEGIN
         UPDATE tenure.connector_stats_progress p SET beats_since = date_trunc('day', v_end, 'UTC')
         WHERE p.only_row AND p.beats_since < date_trunc('day', v_end, 'UTC');
     EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
-        -- Somebody counts, or does the same.
+        -- Another process is counting or dropping days.
         RETURN 0;
     END;
     FOR v_name IN
@@ -65,7 +66,7 @@ BEGIN
                 <= v_end
         ORDER BY c.relname LIMIT 10
     LOOP
-        -- Whoever reads it is not kept waiting behind us for long: it is tried again.
+        -- The short lock timeout keeps readers from waiting behind this; a later call retries.
         BEGIN
             EXECUTE format('SELECT NOT EXISTS (SELECT FROM tenure.%I WHERE id > $1)', v_name)
             INTO v_is_counted USING v_counted;

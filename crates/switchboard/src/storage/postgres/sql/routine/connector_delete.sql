@@ -1,6 +1,6 @@
 
--- Removes a connector and all that is known of it: why the token has ended, and whether there was
--- one. Nobody counts meanwhile, and its beats wait.
+-- Deletes a connector and its data. Returns why the token has ended, and whether the connector
+-- existed. Blocks counting meanwhile; its heartbeats wait.
 CREATE OR REPLACE FUNCTION tenure.connector_delete(
     p_type text, p_endpoint text, p_path text, p_by text, p_reason text, p_token text
 ) RETURNS TABLE (ended text, done boolean)
@@ -34,7 +34,7 @@ BEGIN
     WHERE connector_type = p_type AND endpoint_identity = p_endpoint;
     DELETE FROM tenure.connector_fanout_daily
     WHERE connector_type = p_type AND endpoint_identity = p_endpoint;
-    -- What became of its messages stays known, but is not counted for it any more.
+    -- The outcomes of its messages are kept, but not counted for it any more.
     UPDATE tenure.inbox_outcome SET arrival = NULL
     WHERE arrival > v_counted AND connector_type = p_type AND endpoint_identity = p_endpoint;
     INSERT INTO tenure.token_audit_log

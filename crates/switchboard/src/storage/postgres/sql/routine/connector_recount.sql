@@ -1,6 +1,6 @@
 
--- Counts a connector again, from the first day on that the history has whole. Returns why the token
--- has ended, and that day, or null if there is no such connector. Nobody counts meanwhile.
+-- Recounts a connector from the first day that the history has in full. Returns why the token has
+-- ended, and that day, or null if there is no such connector. Blocks other counting meanwhile.
 CREATE OR REPLACE FUNCTION tenure.connector_recount(
     p_type text, p_endpoint text, p_path text, p_by text, p_reason text, p_token text
 ) RETURNS TABLE (ended text, since timestamptz)
@@ -54,7 +54,7 @@ BEGIN
         json_build_object('connector_type', p_type, 'endpoint_identity', p_endpoint)::text);
 END $$;
 
--- What a connector has done from a day on, as it was counted.
+-- Returns a connector's counted sums since a day.
 CREATE OR REPLACE FUNCTION tenure.connector_done(p_type text, p_endpoint text, p_day date)
 RETURNS bigint[] LANGUAGE sql STABLE AS $$
     SELECT ARRAY[coalesce(sum(d.messages_ingested), 0), coalesce(sum(d.messages_failed), 0),

@@ -1,5 +1,5 @@
 
--- Counts the next ten thousand numbers of what arrived before the bound.
+-- Counts the next ten thousand numbers up to the bound.
 CREATE OR REPLACE FUNCTION tenure.connector_roll_up(p_epoch bigint, p_at timestamptz)
 RETURNS TABLE (fenced boolean, beats bigint, outcomes bigint, behind bigint, more boolean)
 LANGUAGE plpgsql SET lock_timeout = '3s' SET enable_seqscan = off SET jit = off
@@ -35,11 +35,11 @@ BEGIN
     END IF;
     v_since_24h := date_trunc('hour', v_now, 'UTC') - interval '23 hours';
     v_since_7d := date_trunc('hour', v_now, 'UTC') - interval '167 hours';
-    -- In hours: a day of the session's time zone may have another number of them.
+    -- In hours: a day in the session's time zone may have more or fewer than 24.
     v_since_30d := date_trunc('day', v_now, 'UTC') - interval '696 hours';
 
-    -- First the periods move to where they begin now, with what was counted before. As a rule a
-    -- little leaves them; when the clock has stepped, they are added up again.
+    -- First move the periods to their new start, with what was counted before. Usually only the
+    -- hours or days that leave a period are subtracted; after a clock step it is summed up anew.
     FOR v_period, v_was, v_since, v_length IN SELECT p.* FROM (VALUES
         ('24h', v_old.since_24h, v_since_24h, interval '24 hours'),
         ('7d', v_old.since_7d, v_since_7d, interval '168 hours'),

@@ -1,6 +1,6 @@
 
--- Forgets what was seen of a duty: at one source, or at all where `p_channel` is null. What was
--- forgotten comes back; if the token has ended, only why.
+-- Deletes the fences of a duty: of one source, or of all if `p_channel` is null. Returns the
+-- deleted fences, or only why the token has ended.
 CREATE OR REPLACE FUNCTION tenure.fence_reset(
     p_duty text, p_channel text, p_provider text, p_endpoint text, p_by text, p_reason text,
     p_token text

@@ -1,6 +1,6 @@
 
--- A page of what one endpoint received. A plan that collects and sorts would look at everything
--- that it ever received; so none is left but the walk along the index, which stops.
+-- Returns a page of one endpoint's messages. A plan that collects and sorts would read all messages
+-- that the endpoint ever received, so the settings leave only the index scan, which stops early.
 CREATE OR REPLACE FUNCTION tenure.inbox_endpoint(
     p_after bigint, p_limit bigint, p_channel text, p_provider text, p_sender text, p_thread text,
     p_since timestamptz, p_until timestamptz, p_endpoint text
@@ -47,7 +47,7 @@ BEGIN
         ) AS m
         WINDOW line AS (ORDER BY m.position)
     ), bounds AS MATERIALIZED (
-        -- How far it looked; of a page that is full nobody asks.
+        -- The last position looked at; not needed for a full page.
         SELECT a.*, e.position AS upto, e.request_id AS upto_id
         FROM place a LEFT JOIN LATERAL (
             SELECT y.position, y.request_id FROM tenure.message_inbox y

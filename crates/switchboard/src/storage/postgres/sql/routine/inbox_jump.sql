@@ -1,7 +1,7 @@
 
--- Which history of commits this server writes. A standby that takes over, and a server that is
+-- Identifies the history of commits that this server writes. A promoted standby, and a server
 -- restored to a point in time, begin another timeline; a copy of the rows is on another system.
--- Null where the server does not tell it, or not to this role.
+-- Null if the server does not disclose it, or not to this role.
 CREATE OR REPLACE FUNCTION tenure.inbox_lineage() RETURNS text
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
@@ -12,7 +12,7 @@ EXCEPTION WHEN insufficient_privilege OR undefined_function OR feature_not_suppo
     RETURN NULL;
 END $$;
 
--- Starts a new incarnation, records it, and returns the position above which it goes on: the next
+-- Starts a new incarnation, records it, and returns the position above which it continues: the next
 -- full second of Unix time in microseconds, and at least a million above every known position.
 CREATE OR REPLACE FUNCTION tenure.inbox_jump(p_by text, p_reason text) RETURNS bigint
 LANGUAGE plpgsql SET lock_timeout = '3s' SET enable_seqscan = off AS $$
@@ -31,8 +31,8 @@ BEGIN
     RETURN v_floor;
 END $$;
 
--- Starts a new incarnation if this is not the server of the last commit, and records which one it
--- is. A role that may not read the lineage changes nothing.
+-- Starts a new incarnation if this is not the server of the last commit, and records the lineage. A
+-- role that may not read the lineage changes nothing.
 CREATE OR REPLACE FUNCTION tenure.inbox_recognise() RETURNS void
 LANGUAGE plpgsql SET lock_timeout = '3s' SET enable_seqscan = off AS $$
 DECLARE

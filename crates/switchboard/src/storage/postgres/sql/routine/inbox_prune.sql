@@ -1,6 +1,6 @@
 
--- Takes away the oldest messages, in the order of their positions, and says how many were looked
--- at. The row that ingest waits for is locked last, for no longer than the commit takes.
+-- Deletes the oldest messages in the order of their positions, and returns how many. The row that
+-- ingest waits for is locked last, for no longer than the commit takes.
 CREATE OR REPLACE FUNCTION tenure.inbox_prune(p_keep bigint) RETURNS bigint
 LANGUAGE plpgsql SET lock_timeout = '3s' SET enable_seqscan = off AS $$
 DECLARE
@@ -15,8 +15,8 @@ BEGIN
     SELECT trimmed INTO STRICT v_trimmed FROM tenure.inbox_position WHERE only_row;
     SELECT reached, reached - p_keep * interval '1 microsecond' INTO STRICT v_reached, v_cutoff
     FROM tenure.switchboard_clock WHERE only_row;
-    -- Up to the last one that is old enough before the first that is to be kept. Times beyond the
-    -- clock of retention are those of a clock that was ahead: such messages go with what follows.
+    -- Up to the last expired message before the first that is kept. Times ahead of the clock of
+    -- retention come from a clock that was ahead: such messages go with the next ones.
     SELECT s.position, s.request_id INTO v_upto, v_id FROM (
         SELECT x.position, x.request_id, x.received_at,
             bool_or(x.received_at BETWEEN v_cutoff AND v_reached) OVER (ORDER BY x.position) AS kept

@@ -1,13 +1,13 @@
 
--- Stores a group of events; each once. Whoever commits has the row of inbox_position until its end:
--- so commits come one after another, each statement here sees all that were before, and positions
--- become visible in their order.
+-- Stores a group of events, each once. A commit locks the row of inbox_position until it ends: so
+-- commits are serialised, each statement here sees all earlier ones, and positions become visible
+-- in order.
 --
--- `p_gates` says which token and fence each event came with, by place in the first four arrays. An
--- event whose previous hour is the key of one before it in this group has a later round.
+-- `p_gates` gives each event's token and fence as an index into the first four arrays. An event has
+-- a later round if its previous hour's key is the key of an earlier event in this group.
 --
--- Only what is out of the ordinary comes back: gates that stay closed, and events that were there
--- (`same`). The last row (`stored`) has the number of those that are new.
+-- Returns only exceptions: gates that stay closed, and events that already existed (`same`). The
+-- last row (`stored`) has the number of new events.
 CREATE OR REPLACE FUNCTION tenure.ingest_commit(
     p_tokens text[], p_duties text[], p_epochs bigint[], p_instances text[],
     p_last_round integer, p_rounds integer[], p_gates integer[], p_ids uuid[], p_digests bytea[],
@@ -29,7 +29,7 @@ DECLARE
     v_open boolean[] := array_fill(true, ARRAY[cardinality(p_tokens)]);
     v_fresh boolean[] := array_fill(true, ARRAY[cardinality(p_ids)]);
     v_round integer := 0;
-    -- Events that have to look again: one before them in this round has the same key.
+    -- Events to look up again: an earlier one in this round has the same key.
     v_left bigint[];
     v_found record;
     v_seen record;
@@ -39,7 +39,7 @@ BEGIN
     SELECT greatest(last, floor), lineage INTO STRICT v_last, v_lineage
     FROM tenure.inbox_position WHERE only_row FOR UPDATE;
     IF v_lineage IS NOT NULL THEN
-        -- Not when it is null: a server that no longer tells its timeline still takes events.
+        -- Not if it is null: a server that no longer discloses its timeline still accepts events.
         IF v_lineage <> tenure.inbox_lineage() THEN
             PERFORM tenure.inbox_recognise();
             SELECT greatest(last, floor) INTO STRICT v_last
@@ -57,8 +57,8 @@ BEGIN
     END LOOP;
     v_now := tenure.switchboard_now();
     WHILE v_round <= p_last_round LOOP
-        -- A key that is found is locked, so that retention does not take it before it is seen
-        -- again; one that retention was about to take is waited for, and is new.
+        -- Keys found are locked, so that retention does not delete them before they are seen again.
+        -- For a key that retention is deleting, this waits, and the event is new.
         WITH looked AS MATERIALIZED (
             SELECT u.item, u.id, u.digest, u.payload, u.observed,
                 row_number() OVER (PARTITION BY u.digest ORDER BY u.item) AS turn,
@@ -78,7 +78,7 @@ BEGIN
                 WHERE x.dedupe_digest = u.previous
                     AND x.observed_at > u.observed - interval '1 hour' OFFSET 0 FOR UPDATE
             ) AS earlier ON true
-            -- Of two the one that came first: who submits again gets the same answer.
+            -- Of two, the first seen: a resubmission gets the same answer.
             CROSS JOIN LATERAL (SELECT earlier.request_id IS NOT NULL AND (
                 own.request_id IS NULL OR (earlier.first_seen_at, earlier.request_id)
                     < (own.first_seen_at, own.request_id)) AS is_earlier) AS which
@@ -99,7 +99,7 @@ BEGIN
         FOR v_n IN 1 .. coalesce(cardinality(v_found.items), 0) LOOP
             v_fresh[v_found.items[v_n]] := false;
         END LOOP;
-        -- One key after the other, each by itself: no plan can compare all with all.
+        -- One statement per key: no plan can compare all with all.
         FOR v_seen IN
             SELECT u.digest, count(*) AS times, count(*) FILTER (WHERE u.reused) AS reused
             FROM unnest(v_found.digests, v_found.reused) AS u(digest, reused)

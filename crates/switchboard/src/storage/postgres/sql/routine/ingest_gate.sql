@@ -1,15 +1,15 @@
 
 -- Checks tokens and fences, one of each per gate; stores the fences that pass. Returns the gates
 -- that stay closed: revoked, expired or gone for a token; ahead for an epoch that no store can have
--- granted; full if the source has too many fences; fenced with the newest hold, or fenced_by_all
--- without it if the token must not know it. The caller has locked inbox_position.
+-- granted; full if the source has too many fences; fenced with the newest hold, or fenced_by_all if
+-- the token must not learn it. The caller has locked inbox_position.
 CREATE OR REPLACE FUNCTION tenure.ingest_gate(
     p_tokens text[], p_duties text[], p_epochs bigint[], p_instances text[]
 ) RETURNS TABLE (gate bigint, verdict text, epoch bigint, instance text, updated_at timestamptz)
 LANGUAGE plpgsql SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
-    -- Stores that count epochs from their clock begin with its microseconds.
+    -- Stores that derive epochs from their clock start at its microseconds.
     v_last constant bigint :=
         extract(epoch FROM clock_timestamp() + interval '1 day') * 1000000;
     v_most constant bigint := 10000;
@@ -25,14 +25,14 @@ BEGIN
         FROM unnest(p_tokens, p_duties, p_epochs, p_instances)
             WITH ORDINALITY AS u(token, duty, epoch, instance, gate)
         LEFT JOIN LATERAL (
-            -- A token without a scope submits nothing, and must not stand for all sources.
+            -- A token without a scope submits nothing, and must not match all sources.
             SELECT x.token_id, x.revoked_at, x.expires_at,
                 coalesce(x.scope_channel, '-') AS channel,
                 coalesce(x.scope_provider, '-') AS provider,
                 coalesce(x.scope_endpoint_identity, '-') AS endpoint
             FROM tenure.connector_tokens x WHERE x.token_id = u.token OFFSET 0
         ) AS t ON true
-        -- The lengths keep the names apart.
+        -- The lengths make the text unambiguous.
         CROSS JOIN LATERAL (SELECT CASE WHEN u.token IS NULL THEN '' ELSE sha256(convert_to(
             format('%s %s %s %s %s', length(t.channel), t.channel, length(t.provider),
                 t.provider, t.endpoint), 'UTF8')) END AS source) AS s
@@ -42,7 +42,7 @@ BEGIN
             ORDER BY x.epoch DESC, x.source DESC LIMIT 1
         ) AS f ON true
     ), ranked AS MATERIALIZED (
-        -- What was seen before comes first among equals, then who is first in this group.
+        -- Of equal epochs a stored one comes first, then the first gate of this group.
         SELECT a.*, row_number() OVER newest AS place,
             first_value(a.epoch) OVER newest AS best_epoch,
             first_value(a.instance) OVER newest AS best_instance

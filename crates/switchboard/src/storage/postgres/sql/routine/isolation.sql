@@ -1,6 +1,6 @@
 
--- Raises 25000 unless the transaction is read committed: who waits for a turn has to see what was
--- committed meanwhile.
+-- Raises 25000 unless the transaction is read committed: after a wait for a lock, it must see what
+-- was committed meanwhile.
 CREATE OR REPLACE FUNCTION tenure.ingest_isolation() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN

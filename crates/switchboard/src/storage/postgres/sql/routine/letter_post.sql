@@ -1,5 +1,5 @@
 
--- Keeps a dead letter, once. One row: why its gate stays closed, or `kept` with its id.
+-- Stores a dead letter once. One row: why its gate stays closed, or `kept` with its id.
 CREATE OR REPLACE FUNCTION tenure.letter_post(
     p_token text, p_duty text, p_epoch bigint, p_instance text, p_id uuid, p_digest bytea,
     p_channel text, p_provider text, p_endpoint text, p_event text, p_error_class text,
@@ -14,7 +14,7 @@ DECLARE
     v_id uuid;
 BEGIN
     PERFORM tenure.ingest_isolation();
-    -- Fences are judged one group after another.
+    -- Fences are checked for one group at a time.
     PERFORM FROM tenure.inbox_position WHERE only_row FOR UPDATE;
     RETURN QUERY SELECT g.*, NULL::uuid, NULL::boolean FROM tenure.ingest_gate(
         ARRAY[p_token], ARRAY[p_duty], ARRAY[p_epoch], ARRAY[p_instance]) AS g;

@@ -1,6 +1,6 @@
 
--- Notes to whom a message went: why the token has ended, of how many targets something new was
--- told, and whether the message is there. Reports of one message come one after another.
+-- Records the outcomes of a message. Returns why the token has ended, the number of targets whose
+-- outcome changed, and whether the message exists. Reports of one message are serialised.
 CREATE OR REPLACE FUNCTION tenure.outcome_report(
     p_at timestamptz, p_request uuid, p_type text, p_endpoint text, p_acked text[],
     p_failed text[], p_token text
@@ -15,7 +15,7 @@ DECLARE
     v_changed bigint;
 BEGIN
     PERFORM tenure.ingest_isolation();
-    -- As in connector_beat: nothing is numbered before the bound of what is counted.
+    -- As in connector_beat_apply: nothing gets a number below the bound of what can be counted.
     PERFORM pg_advisory_xact_lock_shared(hashtextextended('tenure.connector_stats_progress', 0));
     ended := tenure.token_ended(p_token, false);
     IF ended IS NOT NULL THEN

@@ -1,15 +1,15 @@
 
--- The time that is stored with what arrives: never before the clock of retention, so that a server
--- whose clock steps back makes nothing look old.
+-- Returns the time to store with arriving data: never before the clock of retention, so that
+-- nothing looks old when the server's clock steps back.
 CREATE OR REPLACE FUNCTION tenure.switchboard_now() RETURNS timestamptz LANGUAGE sql VOLATILE AS $$
     SELECT greatest(clock_timestamp(), c.reached) FROM tenure.switchboard_clock c WHERE c.only_row
 $$;
 
 -- Moves the clock of retention towards the server's: by at most twice the microseconds p_elapsed
 -- that the caller has measured since turn p_turn, and only if nobody has moved it since. p_wall is
--- what the server's clock said then. When both readings agree, times that lie ahead of them are
--- those of a clock that was wrong: what was heard then was heard by now. Not so while the server's
--- clock is behind this one: then it is the readings that are wrong.
+-- the server's clock at that turn. If both readings agree, stored times ahead of them come from a
+-- clock that was wrong, and are set to now. Not so while the server's clock is behind the clock of
+-- retention: then the readings are wrong.
 CREATE OR REPLACE FUNCTION tenure.switchboard_tick(
     p_at timestamptz, p_turn bigint, p_elapsed bigint, p_wall timestamptz
 ) RETURNS TABLE (turn bigint, wall timestamptz, reached timestamptz)

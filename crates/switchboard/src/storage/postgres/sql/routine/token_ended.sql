@@ -1,7 +1,7 @@
 
--- Why a token does not count any more: `revoked`, `expired` or `gone`; null while it does, and
--- without one. Until the transaction ends nobody can revoke it: see token_revoke. What may take
--- long keeps nobody from revoking others, and what is frequent writes no lock into the token's row.
+-- Returns why a token is no longer valid: `revoked`, `expired` or `gone`; null if it is valid or no
+-- token is given. Until the transaction ends nobody can revoke it: see token_revoke. Slow callers
+-- do not block revoking other tokens, and frequent ones write no lock into the token's row.
 CREATE OR REPLACE FUNCTION tenure.token_ended(p_token text, p_takes_long boolean) RETURNS text
 LANGUAGE plpgsql SET lock_timeout = '3s' AS $$
 DECLARE

@@ -1,8 +1,8 @@
 
--- Ends a token and notes it: whether it did, and whether there is one. Whatever looks at a token
--- and then changes something holds one of these locks until it has: events and letters the second,
--- all others the first, or that of the token's row (token_ended). So when this answers, nothing
--- more is changed with the token.
+-- Revokes a token and records it. Returns whether it did, and whether the token exists. A
+-- transaction that checks a token before a change holds one of these locks until it ends: events
+-- and letters the second, all others the first, or that of the token's row (token_ended). So after
+-- this returns, nothing more is changed with the token.
 CREATE OR REPLACE FUNCTION tenure.token_revoke(p_token text, p_by text, p_reason text)
 RETURNS TABLE (done boolean, is_there boolean)
 LANGUAGE plpgsql SET lock_timeout = '3s' SET enable_seqscan = off AS $$

@@ -1,6 +1,6 @@
 
--- Adds to what was done with tokens. One after another in the order of their names: two replicas
--- that count at the same time do not wait for each other in a circle.
+-- Adds to the usage of tokens, in the order of their names, so that two replicas that count at the
+-- same time do not deadlock.
 CREATE OR REPLACE FUNCTION tenure.usage_add(
     p_tokens text[], p_days text[], p_requests bigint[], p_accepted bigint[],
     p_duplicates bigint[], p_refused bigint[]

@@ -1,4 +1,4 @@
--- Beats that found no day of their own: $1 is how long they are kept, $2 what time it is.
+-- Deletes heartbeats in the default partition. $1 microseconds to keep, $2 the time or null.
 DELETE FROM tenure.connector_heartbeat_log_default WHERE ctid = ANY (ARRAY(
     SELECT ctid FROM tenure.connector_heartbeat_log_default
     WHERE received_at < (

@@ -1,4 +1,4 @@
--- What has not left a period yet will be taken off it: until then it stays.
+-- Keeps hours that have not left a period yet: they are subtracted when they do.
 DELETE FROM tenure.connector_stats_hourly WHERE ctid = ANY (ARRAY(
     SELECT ctid FROM tenure.connector_stats_hourly
     WHERE hour < (

@@ -1,6 +1,6 @@
--- Judges an attempt: $1 hash, $2 address, $3 limit, $4 window in microseconds.
--- Who is not known is counted; from an address that is kept out nothing more is. A token that is
--- known counts whatever its address has done.
+-- Checks an attempt: $1 hash, $2 address, $3 limit, $4 window in microseconds.
+-- Attempts with an unknown token are counted, except from a blocked address. A known token is never
+-- blocked by its address.
 WITH token AS MATERIALIZED (
     SELECT * FROM tenure.connector_tokens WHERE token_hash = $1
 ), before AS MATERIALIZED (
@@ -19,7 +19,7 @@ WITH token AS MATERIALIZED (
             THEN a.window_ends_at ELSE excluded.window_ends_at END
     RETURNING failures, window_ends_at
 ), limited AS (
-    -- By the row itself when it was counted: attempts at the same time pass one after another.
+    -- From the counted row itself: concurrent attempts are serialised by it.
     SELECT window_ends_at FROM counted WHERE failures > $3
     UNION ALL
     SELECT window_ends_at FROM before

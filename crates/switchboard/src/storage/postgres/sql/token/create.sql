@@ -1,4 +1,4 @@
--- Makes a token and notes it. No row when the token that it replaces is not there.
+-- Creates a token and records it. No row: the token that it replaces does not exist.
 WITH made AS (
     INSERT INTO tenure.connector_tokens (token_id, token_hash, environment, roles, scope_channel,
         scope_provider, scope_endpoint_identity, created_at, created_by, expires_at, description,

@@ -1,4 +1,4 @@
--- The oldest ?3 messages, up to the last one that is older than ?1 before the first that is kept.
+-- Deletes the oldest messages, at most ?3, up to the last one older than ?1 before the first kept.
 DELETE FROM message_inbox WHERE position <= (SELECT max(position) FROM
     (SELECT position, received_at,
         max(received_at BETWEEN ?1 AND ?2) OVER (ORDER BY position) AS kept FROM

@@ -1,5 +1,5 @@
--- Heartbeats with numbers after ?1 and up to ?2, of all connectors or of the connector ?3, ?4 from
--- the time ?5 on. A late heartbeat counts nowhere.
+-- Counts heartbeats with ids after ?1 and up to ?2: of all connectors, or of the connector ?3, ?4
+-- since the time ?5. Late heartbeats are not counted.
 SELECT count(*) FROM (
     SELECT * FROM connector_heartbeat_log WHERE ?3 IS NULL AND id > ?1 AND id <= ?2
     UNION ALL

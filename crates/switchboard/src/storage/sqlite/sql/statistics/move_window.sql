@@ -1,5 +1,5 @@
--- Sets the period ?1 to the sum of the hours or days from the time ?2 on and before ?3: of the
--- connector ?4, ?5, or of all. If ?6, subtracts them from it.
+-- Sets the period ?1 of the connector ?4, ?5, or of all, to the sum of the hours or days from the
+-- time ?2 until before ?3. If ?6, subtracts that sum instead.
 INSERT INTO connector_stats_window
     (connector_type, endpoint_identity, period, messages_ingested, messages_failed)
 SELECT connector_type, endpoint_identity, ?1,
