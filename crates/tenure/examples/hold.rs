@@ -98,7 +98,7 @@ async fn keep_alive(store: &dyn Store, session: &Session, hold: &Hold) -> Outcom
     match store.keep_alive(session, None, std::slice::from_ref(hold)).await? {
         KeptAlive::Kept { holds, .. } => {
             let left = session.ttl.deadline(sent).remaining(clock.now());
-            println!("kept      {:?}, to act for {} s more", holds[0], left.as_secs());
+            println!("renewed   {:?}: may act for {} s", holds[0], left.as_secs());
             Ok(())
         }
         KeptAlive::Ended => Err("the session has ended".into()),
