@@ -2,6 +2,7 @@
 //!
 //! Without the feature `mutants` every switch is off at compile time. With it, one switch can be
 //! turned on per process. `cargo xtask kill-table` turns on each and records which test noticed.
+//! Where a rule is kept by SQL or Lua, a mutant swaps a part of that file: see [`Swap`].
 
 #[cfg(all(feature = "mutants", not(debug_assertions)))]
 compile_error!("the feature `mutants` breaks rules on purpose: no release build may have it");
@@ -16,6 +17,7 @@ crate::text_enum! {
         R2Forget "r2-forget" "A release deletes the record of the grant, and its epoch with it."
         R3Name "r3-name" "A session is identified by its instance alone, without the nonce."
         R4Asker "r4-asker" "Expiry is judged by the caller's clock."
+        R4Early "r4-early" "The clock is read before the wait for a lock, not after it."
         R5Answer "r5-answer" "Deadlines are counted from the arrival of the response."
         R5Margin "r5-margin" "A deadline is a whole TTL, without a margin."
         R6Work "r6-work" "Work is not cancelled at its deadline."
@@ -48,6 +50,23 @@ crate::text_enum! {
         R26Group "r26-group" "Descendants of a command may outlive it."
         R26Orphan "r26-orphan" "A command outlives its guard."
         R26Late "r26-late" "A command is stopped seconds after its deadline."
+        S2Dedupe "s2-dedupe" "A known key is stored again."
+        S2Prune "s2-prune" "A commit does not lock the keys that it finds against retention."
+        S3Fence "s3-fence" "Submissions under an older epoch are stored."
+        S3Owner "s3-owner" "Submissions of another instance under the same epoch are stored."
+        S3Level "s3-level" "A commit accepts any isolation level."
+        S4Token "s4-token" "The transaction of a change does not check the token again."
+        S4Meanwhile "s4-meanwhile" "Revoking a token does not wait for commits under way."
+        S5Order "s5-order" "A page of the inbox is not in the order of positions."
+        S5Reuse "s5-reuse" "Positions of deleted messages are assigned again."
+        S6Stamp "s6-stamp" "Arrivals get the time of a wall clock that is behind."
+        S7Unlocked "s7-unlocked" "Commits do not wait for each other."
+        S8Clock "s8-clock" "Retention follows the wall clock."
+        S9Ahead "s9-ahead" "A heartbeat from a clock that was ahead keeps its time."
+        S10Tag "s10-tag" "The tag of a cursor is not compared."
+        S10Adopt "s10-adopt" "Adopting an inbox leaves positions where they were."
+        S11Epoch "s11-epoch" "A replica counts statistics under an older epoch."
+        S11Bound "s11-bound" "Heartbeats are counted without waiting for those under way."
     }
 }
 
@@ -55,7 +74,7 @@ impl Mutant {
     /// Environment variable with the mutant to turn on, for tests and commands that they start.
     pub const VARIABLE: &str = "TENURE_TEST_MUTANT";
 
-    /// Returns the rule that it breaks, such as `R5`.
+    /// Returns the rule that it breaks, such as `R5`, or `S3` for a rule of the switchboard.
     pub fn rule(self) -> String {
         let number = self.as_str().split('-').next().unwrap_or_default();
         number.to_uppercase()
@@ -88,6 +107,92 @@ impl Mutant {
     }
 }
 
+/// A part of an SQL or Lua file that a mutant replaces. [`swaps`](crate::swaps) makes tables of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Swap {
+    /// The mutant.
+    pub mutant: Mutant,
+    /// The file, relative to the table.
+    pub file: &'static str,
+    /// Text of the file.
+    pub text: &'static str,
+    /// The part, which the file contains once.
+    pub from: &'static str,
+    /// Its replacement.
+    pub to: &'static str,
+}
+
+impl Swap {
+    /// Whether the part is in its file, once.
+    pub fn fits(&self) -> bool {
+        self.text.matches(self.from).count() == 1
+    }
+
+    /// Returns a text with the swaps of the mutant that is on.
+    #[cfg(not(feature = "mutants"))]
+    pub const fn apply(_: &'static [Self], text: &'static str) -> &'static str {
+        text
+    }
+
+    /// Returns a text with the swaps of the mutant that is on: of one file, or of several files one
+    /// after another.
+    #[cfg(feature = "mutants")]
+    pub fn apply(swaps: &'static [Self], text: &'static str) -> &'static str {
+        use std::collections::BTreeMap;
+        use std::sync::{Mutex, PoisonError};
+        /// Texts made so far: each is leaked once.
+        static MADE: Mutex<BTreeMap<&str, &str>> = Mutex::new(BTreeMap::new());
+
+        let Some(on) = ON.get() else { return text };
+        let is_used = |swap: &&Self| swap.mutant == *on && text.contains(swap.text);
+        if !swaps.iter().any(|swap| is_used(&swap)) {
+            return text;
+        }
+        let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+        made.entry(text).or_insert_with(|| {
+            let mut files: BTreeMap<&str, String> = BTreeMap::new();
+            for swap in swaps.iter().filter(is_used) {
+                let file = files.entry(swap.text).or_insert_with(|| swap.text.to_owned());
+                *file = file.replacen(swap.from, swap.to, 1);
+            }
+            let swap = |text: String, (old, new): (&&str, &String)| text.replace(*old, new);
+            files.iter().fold(text.to_owned(), swap).leak()
+        })
+    }
+}
+
+/// Makes a table of [`Swap`]s; an empty one without the feature `mutants`, so that no release build
+/// contains the replacements. A row is the mutant, the file, a part of it, and its replacement:
+///
+/// ```
+/// tenure_core::swaps! {
+///     SWAPS
+///     // R9Revive "sql/session/keep_alive.sql" "AND expires_ns > ?4" => "";
+/// }
+/// ```
+#[cfg(feature = "mutants")]
+#[macro_export]
+macro_rules! swaps {
+    ($table:ident $($mutant:ident $file:literal $from:literal => $to:literal;)*) => {
+        pub(super) const $table: &[$crate::mutant::Swap] = &[$($crate::mutant::Swap {
+            mutant: $crate::Mutant::$mutant,
+            file: $file,
+            text: include_str!($file),
+            from: $from,
+            to: $to,
+        },)*];
+    };
+}
+
+/// Makes an empty table: this build has no mutants.
+#[cfg(not(feature = "mutants"))]
+#[macro_export]
+macro_rules! swaps {
+    ($table:ident $($rest:tt)*) => {
+        pub(super) const $table: &[$crate::mutant::Swap] = &[];
+    };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -96,8 +201,13 @@ mod tests {
     fn every_mutant_has_a_name_of_its_own_and_a_rule() {
         for mutant in Mutant::ALL {
             assert_eq!(Mutant::parse(mutant.as_str()), Some(*mutant));
-            let number: u32 = mutant.rule().strip_prefix('R').unwrap().parse().unwrap();
-            assert!((1..=26).contains(&number), "{mutant:?}");
+            let (kind, number) = mutant.rule().split_at(1);
+            let last = match kind {
+                "R" => 26,
+                "S" => 11,
+                _ => 0,
+            };
+            assert!((1..=last).contains(&number.parse().unwrap()), "{mutant:?}");
         }
         assert_eq!(Mutant::parse("r0-nothing"), None);
     }

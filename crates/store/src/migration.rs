@@ -1,5 +1,6 @@
 //! Migrations: append-only files, each applied once, some of them breaking.
 
+use tenure_core::mutant::Swap;
 use tenure_core::{Code, StoreError, StoreResult};
 
 /// A numbered file. Its first line may be `--! breaking: why`: a binary that does not know such a
@@ -22,6 +23,8 @@ pub struct MigrationHistory {
     pub table: &'static str,
     /// Migrations in order.
     pub migrations: &'static [Migration],
+    /// Parts of their files that mutants replace.
+    pub swaps: &'static [Swap],
 }
 
 impl Migration {

@@ -39,12 +39,13 @@ pub mod postgres {
 }
 
 /// Names the SQL files of PostgreSQL, each a path relative to the file that calls the macro. Each
-/// name is a field, and `new` takes the schema. The files are written for the schema `tenure`:
+/// name is a field, and `new` takes the schema. The files are written for the schema `tenure`;
+/// `SWAPS` has the parts that mutants replace.
 ///
 /// ```text
 /// tenure_store::statements! {
 ///     /// Statements of holds.
-///     pub(super) struct Statements {
+///     pub(super) struct Statements swapped by SWAPS {
 ///         hold_find: "sql/hold/find.sql",
 ///     }
 /// }
@@ -52,14 +53,20 @@ pub mod postgres {
 /// ```
 #[macro_export]
 macro_rules! statements {
-    ($(#[$meta:meta])* $vis:vis struct $type:ident { $($name:ident: $file:literal,)* }) => {
+    ($(#[$meta:meta])* $vis:vis struct $type:ident swapped by $swaps:ident {
+        $($name:ident: $file:literal,)*
+    }) => {
         $(#[$meta])*
         $vis struct $type { $($vis $name: String,)* }
 
         impl $type {
             /// The statements for the tables of `schema`.
             $vis fn new(schema: &str) -> Self {
-                Self { $($name: $crate::sql::postgres::in_schema(include_str!($file), schema),)* }
+                let text = |sql| {
+                    let sql = ::tenure_core::mutant::Swap::apply($swaps, sql);
+                    $crate::sql::postgres::in_schema(sql, schema)
+                };
+                Self { $($name: text(include_str!($file)),)* }
             }
         }
     };

@@ -1,11 +1,16 @@
 //! Contract 5 to 9: holds and epochs.
 
-use tenure_core::store::{ClaimRequest, Claimed, HoldFate, KeptAlive, OpenSession, Released};
+use std::slice;
+
+use tenure_core::store::{
+    ClaimRequest, Claimed, Closed, Committed, HoldFate, KeptAlive, OpenSession, Released,
+};
 use tenure_core::{Code, Epoch, Hold, Mark, StoreError};
 
-use super::kit::{Kit, granted, is_held, reason};
+use super::kit::{Kit, doc, granted, is_held, reason, version};
 
 super::cases! { "hold":
+    a_plain_life,
     a_first_grant_has_an_epoch_above_zero,
     dense_epochs_count_from_one,
     a_held_duty_names_its_holder,
@@ -38,6 +43,19 @@ super::cases! { "hold":
     holders_lists_held_and_free_duties,
     duties_of_two_groups_are_apart,
     an_expired_holder_does_not_block_another_duty,
+}
+
+/// One member uses every call once. No mutant of a store makes this fail: each breaks a rule, not
+/// the store.
+async fn a_plain_life(kit: Kit) {
+    let session = kit.join("a").await;
+    let hold = kit.hold(&session, "d").await;
+    assert_eq!(kit.fates(&session, slice::from_ref(&hold)).await, [HoldFate::Kept]);
+    assert_eq!(kit.commit(&session, &hold, 0, "one").await, Committed::Saved(version(1)));
+    assert_eq!(kit.load(&hold.duty).await.unwrap().document, doc("one"));
+    assert_eq!(kit.release(&session, &hold).await, Released::Freed);
+    let closed = kit.store.close_session(&session, &reason("done")).await.unwrap();
+    assert_eq!(closed, Closed::Closed);
 }
 
 async fn a_first_grant_has_an_epoch_above_zero(kit: Kit) {

@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tenure_core::store::{AuditEntry, AuditKind, AuditRange};
-use tenure_core::{DutyId, DutyKey, Epoch, GroupName, InstanceId, StoreResult};
+use tenure_core::{DutyId, DutyKey, Epoch, GroupName, InstanceId, Mutant, StoreResult};
 use tenure_etcd::{Client, DeleteRange, KeyValue, Range, TxnOp};
 use tokio::time::timeout;
 
@@ -66,7 +66,7 @@ impl AuditBatch<'_> {
             instance.as_str(),
             self.reason
         );
-        TxnOp::put(name, value)
+        if Mutant::R24Audit.is_on() { TxnOp::delete(name) } else { TxnOp::put(name, value) }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use futures_util::future::join_all;
 use tenure_core::store::{Checkpoint, Commit, Committed};
-use tenure_core::{DutyKey, Epoch, Session, StoreResult, Version};
+use tenure_core::{DutyKey, Epoch, Mutant, Session, StoreResult, Version};
 use tenure_etcd::{Compare, DeleteRange, KeyValue, Range, Txn, TxnOp, TxnOpResponse, TxnOutcome};
 
 use super::call::EtcdCall;
@@ -121,10 +121,11 @@ impl EtcdCall<'_> {
         for write in part {
             let duty = &write.commit.hold.duty;
             let (fence, name) = (self.keys.fence(duty), self.keys.checkpoint(duty));
-            let compares = [
-                equals(&fence, FenceRecord::of(&write.commit.hold).text()),
-                Compare::version(name.as_str(), write.commit.expected.as_i64()),
-            ];
+            let is_held = equals(&fence, FenceRecord::of(&write.commit.hold).text());
+            let is_expected = Compare::version(name.as_str(), write.commit.expected.as_i64());
+            let compares = [(Mutant::R14Fence, is_held), (Mutant::R14Version, is_expected)];
+            let compares = compares.into_iter().filter(|(mutant, _)| !mutant.is_on());
+            let compares: Vec<Compare> = compares.map(|(_, compare)| compare).collect();
             let number = write.version.get();
             let mut writes = vec![
                 // Without a lease: a checkpoint outlives every session.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tenure_core::store::{AuditKind, ClaimRequest, Claimed, CurrentHolder, Released};
 use tenure_core::{
-    DutyKey, Epoch, GroupName, Hold, InstanceId, Mark, Nonce, Reason, Session, StoreResult,
+    DutyKey, Epoch, GroupName, Hold, InstanceId, Mark, Mutant, Nonce, Reason, Session, StoreResult,
 };
 use tenure_etcd::{KeyValue, Put, Txn, TxnOp, TxnOutcome};
 use tokio::time::sleep;
@@ -172,7 +172,11 @@ impl EtcdCall<'_> {
             }
             let granted = fence.as_ref().map_or(Epoch::ZERO, |fence| fence.epoch);
             let stored = committed.get(&n).copied().unwrap_or(Epoch::ZERO);
-            let epoch = granted.max(stored).max(want.floor).max(basis.floor).next()?;
+            let newest = granted.max(stored).max(want.floor).max(basis.floor);
+            let epoch = match Mutant::R2Same.is_on() && newest > Epoch::ZERO {
+                true => newest,
+                false => newest.next()?,
+            };
             let revision = found[n].as_ref().map_or(0, |found| found.mod_revision);
             let (duty, expired) = (want.duty.clone(), fence.filter(|fence| fence.held));
             plans.push((
@@ -301,8 +305,13 @@ impl EtcdCall<'_> {
             let key = self.keys.fence(&hold.duty);
             let record =
                 trail.put(AuditKind::Released, &hold.instance, Some((&hold.duty.id, hold.epoch)));
-            let free = TxnOp::put(key.as_str(), fence.freed().text());
-            let txn = Txn::new().when([equals(&key, fence.text())]).and_then([free, record]);
+            let free = match Mutant::R2Forget.is_on() {
+                true => TxnOp::delete(key.as_str()),
+                false => TxnOp::put(key.as_str(), fence.freed().text()),
+            };
+            let mut compares = vec![equals(&key, fence.text())];
+            compares.retain(|_| !Mutant::R9Release.is_on());
+            let txn = Txn::new().when(compares).and_then([free, record]);
             ops.push(TxnOp::txn(txn.or_else([get(&key)])));
             looks.push(get(&key));
         }

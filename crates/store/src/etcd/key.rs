@@ -3,8 +3,8 @@
 use sha2::{Digest, Sha256};
 use tenure_core::store::{Checkpoint, Retention};
 use tenure_core::{
-    Document, DutyId, DutyKey, Epoch, GroupName, Hold, InstanceId, Nonce, Session, StoreError,
-    StoreResult, Version,
+    Document, DutyId, DutyKey, Epoch, GroupName, Hold, InstanceId, Mutant, Nonce, Session,
+    StoreError, StoreResult, Version,
 };
 
 use super::error;
@@ -64,7 +64,9 @@ impl KeyNames {
     pub(super) fn lease(&self, session: &Session) -> i64 {
         let mut hash = Sha256::new();
         hash.update(self.session(&session.group, &session.instance));
-        hash.update(session.nonce.as_u128().to_be_bytes());
+        if !Mutant::R3Name.is_on() {
+            hash.update(session.nonce.as_u128().to_be_bytes());
+        }
         first_bits(hash)
     }
 }

@@ -1,6 +1,6 @@
 //! Effects in the user's own transaction.
 
-use tenure_core::{Hold, Mutant, StoreResult};
+use tenure_core::{Hold, StoreResult};
 use tokio_postgres::Transaction;
 use tokio_postgres::types::Type;
 
@@ -39,16 +39,6 @@ pub async fn fence_in(
     let (duty, epoch) = (hold.duty.to_string(), hold.epoch.as_i64());
     let parameters: [super::Parameter<'_>; 3] =
         [(&duty, Type::TEXT), (&epoch, Type::INT8), (&hold.instance.as_str(), Type::TEXT)];
-    let unlocked = Mutant::R12Unlocked.is_on();
-    let result = async {
-        if unlocked {
-            transaction.batch_execute("SAVEPOINT unlocked").await?;
-        }
-        transaction.query_typed(&sql, &parameters).await?;
-        if unlocked {
-            transaction.batch_execute("ROLLBACK TO SAVEPOINT unlocked").await?;
-        }
-        Ok::<_, tokio_postgres::Error>(())
-    };
-    result.await.map_err(error::statement_error)
+    let asserted = transaction.query_typed(&sql, &parameters).await;
+    asserted.map(drop).map_err(error::statement_error)
 }

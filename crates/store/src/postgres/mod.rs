@@ -14,6 +14,7 @@ pub(crate) mod error;
 mod fence;
 mod group;
 mod hold;
+mod mutants;
 mod rows;
 pub(crate) mod schema;
 mod session;

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use tenure_core::mutant::Swap;
 use tenure_core::{Code, StoreError, StoreResult};
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, GenericClient, IsolationLevel};
 
 use super::connect::with_timeout;
 use super::error;
+use super::mutants::SWAPS;
 use crate::IfAbsent;
 use crate::migration::{AppliedMigration, Migration, MigrationHistory, pending};
 
@@ -47,7 +49,7 @@ const MIGRATIONS: &[Migration] = &[
 
 /// Migrations of the store itself.
 pub(super) const HISTORY: MigrationHistory =
-    MigrationHistory { table: "migration", migrations: MIGRATIONS };
+    MigrationHistory { table: "migration", migrations: MIGRATIONS, swaps: SWAPS };
 
 /// Returns the statements for the table that must exist before migrations can be counted.
 fn bootstrap(history: &MigrationHistory) -> String {
@@ -161,7 +163,8 @@ async fn run(
         Err(newer) => return Ok(Err(newer)),
     };
     for migration in missing {
-        transaction.batch_execute(&in_schema(migration.sql, schema)).await?;
+        let sql = Swap::apply(history.swaps, migration.sql);
+        transaction.batch_execute(&in_schema(sql, schema)).await?;
         transaction.batch_execute(&in_schema(&record(migration, history.table), schema)).await?;
     }
     transaction.commit().await.map(Ok)
@@ -199,6 +202,11 @@ pub(super) const RIGHTS: &str = "-- For each role that runs Tenure:\n\
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_swap_fits_its_file() {
+        assert_eq!(SWAPS.iter().find(|swap| !swap.fits()), None);
+    }
 
     #[test]
     fn another_schema_leaves_nothing_of_the_default_one() {

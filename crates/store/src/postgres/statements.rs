@@ -1,8 +1,10 @@
 //! SQL statements by name.
 
+use super::mutants::SWAPS;
+
 crate::statements! {
     /// The store's statements, in its schema.
-    pub(super) struct Statements {
+    pub(super) struct Statements swapped by SWAPS {
         session_open: "sql/session/open.sql",
         session_close: "sql/session/close.sql",
         session_evict: "sql/session/evict.sql",

@@ -56,6 +56,7 @@ mod error;
 mod foreign;
 mod group;
 mod hold;
+mod mutants;
 mod reply;
 mod script;
 mod session;

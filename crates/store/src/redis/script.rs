@@ -4,7 +4,10 @@ use std::sync::LazyLock;
 
 use redis::{Cmd, ToRedisArgs};
 use tenure_core::Session;
+use tenure_core::mutant::Swap;
 use tenure_core::store::Retention;
+
+use super::mutants::SWAPS;
 
 macro_rules! scripts {
     ($($name:ident $file:literal)*) => {
@@ -61,7 +64,8 @@ static SENT: LazyLock<Vec<LoadedScript>> = LazyLock::new(|| {
     let sent = |script: &Script| {
         let opens = *script == Script::StoreOpen;
         let opened = if opens { "" } else { include_str!("lua/opened.lua") };
-        let code = [&limits, include_str!("lua/common.lua"), opened, script.body()].concat();
+        let common = Swap::apply(SWAPS, include_str!("lua/common.lua"));
+        let code = [&limits, common, opened, Swap::apply(SWAPS, script.body())].concat();
         let hash = redis::Script::new(&code).get_hash().to_owned();
         LoadedScript { code, hash }
     };
@@ -104,4 +108,14 @@ pub(super) fn command(words: &[&str]) -> Cmd {
     let mut command = redis::cmd(words[0]);
     command.arg(&words[1..]);
     command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SWAPS;
+
+    #[test]
+    fn every_swap_fits_its_file() {
+        assert_eq!(SWAPS.iter().find(|swap| !swap.fits()), None);
+    }
 }

@@ -72,12 +72,6 @@ impl GroupRows {
         reason: &Reason,
         now: LocalInstant,
     ) -> Released {
-        if let (true, Some(row)) = (Mutant::R9Release.is_on(), self.holds.get(&hold.duty.id))
-            && row.epoch != hold.epoch
-        {
-            let newest = Hold { epoch: row.epoch, ..hold.clone() };
-            return self.release(session, &newest, reason, now);
-        }
         let last = self.last_grant(&hold.duty.id, now);
         let released = rules::release(last.as_ref(), session, hold);
         if released != Released::Freed {

@@ -117,10 +117,10 @@ impl GroupRows {
         reason: &str,
         now: LocalInstant,
     ) {
+        self.last_seq += 1;
         if Mutant::R24Audit.is_on() {
             return;
         }
-        self.last_seq += 1;
         let (duty, epoch) = hold.unzip();
         self.audit.push_back(AuditEntry {
             seq: self.last_seq,

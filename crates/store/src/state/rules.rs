@@ -98,9 +98,11 @@ pub(crate) fn hold(session: &Session, duty: &DutyKey, epoch: Epoch, mark: Mark) 
 
 /// Decides a release.
 pub(crate) fn release(last: Option<&LastGrant>, session: &Session, hold: &Hold) -> Released {
-    match last.filter(|last| hold.is_of(session) && last.is(hold)) {
+    let any_epoch = Mutant::R9Release.is_on();
+    let is_it = |last: &&LastGrant| last.is(hold) || (any_epoch && last.nonce == hold.nonce);
+    match last.filter(|last| hold.is_of(session) && is_it(last)) {
         None => Released::NotYours,
-        Some(last) if last.stands(hold) => Released::Freed,
+        Some(last) if last.remaining.is_some() => Released::Freed,
         Some(_) => Released::Already,
     }
 }

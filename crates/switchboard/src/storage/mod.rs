@@ -228,6 +228,9 @@ from_row! { ClockReading, |row| turn, wall, reached }
 ///     `Diverged`: it comes from an inbox that has since lost messages. [`Inbox::adopt`], and on
 ///     PostgreSQL a commit that finds another timeline or system than the previous one, start a new
 ///     incarnation: positions continue above every position that a reader can have seen.
+/// 11. Statistics count each heartbeat once, and only under the newest epoch that has counted: a
+///     step under an older one changes nothing. A heartbeat whose transaction is still under way is
+///     counted by a later step.
 #[async_trait]
 pub trait Storage:
     Inbox + Fences + DeadLetters + Tokens + Registry + Replicas + ChannelList

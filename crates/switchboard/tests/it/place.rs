@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tempfile::TempDir;
+use tenure_core::Mutant;
 use tenure_store::{IfAbsent, StoreUrl};
 use tenure_switchboard::storage::{self, Storage};
 
@@ -70,13 +71,22 @@ fn file(folder: &TempDir) -> PathBuf {
     folder.path().join("tenure.db")
 }
 
+/// Turns on the mutant that the kill table names.
+pub fn turn_on_mutant() {
+    if let Ok(name) = std::env::var(Mutant::VARIABLE) {
+        Mutant::turn_on(&name).unwrap();
+    }
+}
+
 impl Place {
     pub async fn sqlite() -> Option<Self> {
+        turn_on_mutant();
         Some(Self::new(At::Sqlite(TempDir::new().unwrap())).await)
     }
 
     /// Returns `None` on a laptop without a server; fails in CI.
     pub async fn postgres() -> Option<Self> {
+        turn_on_mutant();
         let url = testkit::service(testkit::TEST_POSTGRES)?;
         let free = FREE.lock().unwrap().pop();
         let schema = match free {

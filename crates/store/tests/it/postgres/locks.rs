@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_core::store::{ClaimRequest, Claimed};
+use tenure_core::store::{ClaimRequest, Claimed, KeptAlive};
 use tokio_postgres::Client;
 use tokio_postgres::types::{ToSql, Type};
 
@@ -89,6 +89,25 @@ async fn a_keep_alive_that_waited_for_a_takeover_finds_the_session_ended() {
     or_hang(moving).await.unwrap().unwrap();
     assert!(!or_hang(keeping).await.unwrap());
     assert!(!a.keeps(&hold).await, "ended is final");
+}
+
+/// Expiry is judged when the lock is there, not when the statement began (R4).
+#[tokio::test(flavor = "multi_thread")]
+async fn a_keep_alive_that_waited_past_the_expiry_finds_the_session_ended() {
+    let Some(place) = Place::given() else { return };
+    let store = place.open().await;
+    let a = Player::join(&store, "a", LONG).await;
+    let (mut slow, watcher) = (place.client().await, place.client().await);
+    let locked = slow.transaction().await.unwrap();
+    let of_session = format!("WHERE nonce = '{}'", a.session.nonce);
+    let lock = place.sql("SELECT FROM tenure.session ") + &of_session + " FOR UPDATE";
+    locked.batch_execute(&lock).await.unwrap();
+    let keeping = tokio::spawn(async move { a.keep_alive(&[]).await });
+    until_waiting(&watcher, &format!("UPDATE {}.session SET expires_at", place.schema)).await;
+    let expire = place.sql("UPDATE tenure.session SET expires_at = clock_timestamp() ");
+    locked.batch_execute(&(expire + &of_session)).await.unwrap();
+    locked.commit().await.unwrap();
+    assert_eq!(or_hang(keeping).await.unwrap(), KeptAlive::Ended);
 }
 
 /// A claim does not grant a hold that was locked when it looked, even if the hold is released

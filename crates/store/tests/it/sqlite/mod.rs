@@ -1,6 +1,7 @@
 //! SQLite.
 
 mod boot;
+mod clock;
 mod file;
 mod nonce;
 mod starvation;

@@ -9,6 +9,7 @@ mod commit;
 mod dead_letter;
 mod fence;
 mod inbox;
+mod mutants;
 mod parameter;
 mod registry;
 mod replica;
@@ -19,6 +20,7 @@ mod token;
 use std::fmt;
 
 use tenure_core::Code;
+use tenure_core::mutant::Swap;
 use tenure_store::IfAbsent;
 use tenure_store::sql::MigrationHistory;
 use tenure_store::sql::postgres::{
@@ -31,6 +33,7 @@ use tokio_postgres::Row;
 use super::row::FromRow;
 use super::{Permitted, TimeSource, migration};
 use crate::error::{StorageResult, SwitchboardError};
+use mutants::SWAPS;
 use parameter::parameters;
 use registry::connector_locks;
 use row::{column, first, from_row, missing};
@@ -51,7 +54,7 @@ use sql;
 
 tenure_store::statements! {
     /// Statements of events and heartbeats, which run most often.
-    struct FrequentStatements {
+    struct FrequentStatements swapped by SWAPS {
         commit: "sql/inbox/commit.sql",
         state: "sql/registry/state.sql",
         apply_beat: "sql/registry/apply_beat.sql",
@@ -105,6 +108,7 @@ const HISTORY: MigrationHistory = MigrationHistory {
             ),
         ),
     ],
+    swaps: SWAPS,
 };
 
 const RIGHTS: &str = "-- For each role that runs the switchboard:\n\
@@ -189,26 +193,39 @@ pub async fn open(url: &str, schema: &str, if_absent: IfAbsent) -> StorageResult
 }
 
 impl PostgresStorage {
-    async fn query(&self, sql: &str, parameters: &[Parameter<'_>]) -> StorageResult<Vec<Row>> {
-        Ok(self.data.query(&in_schema(sql, &self.schema), parameters).await?)
+    async fn query(
+        &self,
+        sql: &'static str,
+        parameters: &[Parameter<'_>],
+    ) -> StorageResult<Vec<Row>> {
+        let sql = in_schema(Swap::apply(SWAPS, sql), &self.schema);
+        Ok(self.data.query(&sql, parameters).await?)
     }
 
     /// Reads the rows of a statement.
     async fn all<T: FromRow>(
         &self,
-        sql: &str,
+        sql: &'static str,
         parameters: &[Parameter<'_>],
     ) -> StorageResult<Vec<T>> {
         self.query(sql, parameters).await?.iter().map(|row| from_row(row, 0)).collect()
     }
 
     /// Reads the only row of a statement.
-    async fn one<T: FromRow>(&self, sql: &str, parameters: &[Parameter<'_>]) -> StorageResult<T> {
+    async fn one<T: FromRow>(
+        &self,
+        sql: &'static str,
+        parameters: &[Parameter<'_>],
+    ) -> StorageResult<T> {
         first(&self.query(sql, parameters).await?)
     }
 
     /// Reads the only row of a change. Its first column is why the token has ended, or NULL.
-    async fn permitted<T: FromRow>(&self, sql: &str, parameters: &[Parameter<'_>]) -> Permitted<T> {
+    async fn permitted<T: FromRow>(
+        &self,
+        sql: &'static str,
+        parameters: &[Parameter<'_>],
+    ) -> Permitted<T> {
         let rows = self.query(sql, parameters).await?;
         let row = rows.first().ok_or_else(missing)?;
         match refusal(row, 0)? {

@@ -84,19 +84,28 @@ impl PostgresStorage {
     }
 
     /// Deletes rows older than `keep`. Errors are `Unknown`: earlier deletions have happened.
-    async fn delete_older(&self, sql: &str, keep: i64, when: TimeSource) -> StorageResult<u64> {
+    async fn delete_older(
+        &self,
+        sql: &'static str,
+        keep: i64,
+        when: TimeSource,
+    ) -> StorageResult<u64> {
         let (keep, at) = (keep.min(MAX_RETENTION), arrival_time(when));
         let deleted = self.delete_rows(sql, &parameters! { keep, at }).await;
         deleted.map_err(SwitchboardError::or_happened)
     }
 
     /// Deletes rows and returns how many.
-    async fn delete_rows(&self, sql: &str, parameters: &[Parameter<'_>]) -> StorageResult<u64> {
+    async fn delete_rows(
+        &self,
+        sql: &'static str,
+        parameters: &[Parameter<'_>],
+    ) -> StorageResult<u64> {
         Ok(self.query(sql, parameters).await?.len() as u64)
     }
 
     /// Runs a function that returns how much it deleted.
-    async fn count(&self, sql: &str, parameters: &[Parameter<'_>]) -> StorageResult<u64> {
+    async fn count(&self, sql: &'static str, parameters: &[Parameter<'_>]) -> StorageResult<u64> {
         let deleted: i64 = self.one(sql, parameters).await?;
         Ok(u64::try_from(deleted).unwrap_or(0))
     }

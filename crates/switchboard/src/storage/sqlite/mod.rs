@@ -10,6 +10,7 @@ mod commit;
 mod dead_letter;
 mod fence;
 mod inbox;
+mod mutants;
 mod registry;
 mod replica;
 mod retention;
@@ -36,7 +37,15 @@ use crate::error::{StorageResult, SwitchboardError};
 /// Text of a statement, by the name of its file below `sql/`.
 macro_rules! sql {
     ($file:literal) => {
-        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/storage/sqlite/sql/", $file, ".sql"))
+        tenure_core::mutant::Swap::apply(
+            crate::storage::sqlite::mutants::SWAPS,
+            include_str!(concat!(
+                env!("CARGO_MANIFEST_DIR"),
+                "/src/storage/sqlite/sql/",
+                $file,
+                ".sql"
+            )),
+        )
     };
 }
 use sql;
@@ -53,6 +62,7 @@ const HISTORY: MigrationHistory = MigrationHistory {
         migration(7, "channels", include_str!("migrations/0007_channels.sql")),
         migration(8, "fields", include_str!("migrations/0008_fields.sql")),
     ],
+    swaps: &[],
 };
 
 /// Switchboard storage in a SQLite file, which may also contain a store.
@@ -165,6 +175,7 @@ mod tests {
     use rusqlite::Connection;
     use tenure_store::IfAbsent;
 
+    use super::mutants::SWAPS;
     use super::{open_blocking, row};
 
     fn prepare_all(db: &Connection, folder: &Path) -> usize {
@@ -182,6 +193,11 @@ mod tests {
             }
         }
         prepared
+    }
+
+    #[test]
+    fn every_swap_fits_its_file() {
+        assert_eq!(SWAPS.iter().find(|swap| !swap.fits()), None);
     }
 
     #[test]

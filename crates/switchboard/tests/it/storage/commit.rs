@@ -1,10 +1,33 @@
 //! Submissions: once, in order, all or nothing.
 
 use tenure_core::Code;
-use tenure_switchboard::storage::{MessageLookup, Submission, SubmissionOutcome};
+use tenure_switchboard::storage::{
+    ClockMeasurement, MessageLookup, Submission, SubmissionOutcome, TimeSource,
+};
 
-use super::kit::{commit_one, content, event, held, inbox, item, named, positions, sent, stored};
+use super::kit::{
+    commit_one, content, event, fence, held, inbox, item, make_token, named, positions, sent,
+    stored,
+};
+use super::told::{HOUR, MIDNIGHT, count, hear};
 use crate::place::Place;
+
+/// Every kind of change once. No mutant makes this fail: each breaks a rule, not the storage.
+pub async fn a_plain_life(place: Place) {
+    let storage = &place.storage;
+    make_token(storage, "token").await;
+    let sent =
+        Submission { token_id: Some("token".to_owned()), ..held(fence("d", 1, "me"), &["a"]) };
+    assert!(!stored(&commit_one(storage, sent).await)[0].duplicate);
+    assert_eq!(inbox(storage).await.len(), 1);
+    hear(storage, 1, MIDNIGHT, 60, 1).await;
+    assert_eq!(count(storage, 1, MIDNIGHT + HOUR).await.beats, 1);
+    let tick = storage.tick(None, TimeSource::Now).await.unwrap();
+    let since = ClockMeasurement { turn: tick.turn, wall: tick.wall, elapsed: 0 };
+    assert_eq!(storage.tick(Some(since), TimeSource::Now).await.unwrap().turn, tick.turn + 1);
+    assert_eq!(storage.revoke_token("token", "me", "done").await.unwrap(), Some(true));
+    storage.adopt("me").await.unwrap();
+}
 
 pub async fn a_key_is_stored_once(place: Place) {
     let (one, two) = (named(&["a"]), named(&["a"]));

@@ -50,6 +50,7 @@ macro_rules! cases {
 
 cases! {
     commit {
+        a_plain_life
         a_key_is_stored_once
         a_key_comes_twice_in_a_group
         a_key_comes_twice_in_a_submission

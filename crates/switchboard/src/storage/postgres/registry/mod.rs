@@ -168,7 +168,7 @@ impl PostgresStorage {
     /// Runs a statement that changes a connector and records who decided it.
     async fn decide<T: FromRow>(
         &self,
-        sql: &str,
+        sql: &'static str,
         name: &ConnectorKey,
         Decision { by, reason, token_id }: &Decision,
     ) -> Permitted<T> {

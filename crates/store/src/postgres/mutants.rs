@@ -1,0 +1,26 @@
+//! Parts of SQL files that mutants replace.
+
+tenure_core::swaps! { SWAPS
+    R2Same "sql/routine/hold_claim.sql"
+        "(SELECT floor FROM tenure.store WHERE only_row)) + 1 AS" =>
+        "(SELECT floor FROM tenure.store WHERE only_row), 1) AS";
+    R2Forget "sql/routine/hold_release.sql"
+        "DO UPDATE SET held = false" => "DO UPDATE SET held = false, epoch = 0";
+    R2Forget "sql/routine/hold_release.sql" "WHEN h.is_ours AND h.is_new" => "WHEN h.is_new";
+    R3Name "sql/session/keep_alive.sql" "nonce = $3::text::uuid" => "$3::text IS NOT NULL";
+    R4Early "sql/session/keep_alive.sql"
+        "expires_at > clock_timestamp()" => "expires_at > statement_timestamp()";
+    R8Whole "sql/hold/standing.sql"
+        "x.duty = w.duty AND x.epoch = w.epoch" => "x.duty = ($4)[1] AND x.epoch = ($5)[1]";
+    R9Revive "sql/session/keep_alive.sql"
+        "NOT ended AND NOT evicted AND expires_at > clock_timestamp()" => "NOT evicted";
+    R9Release "sql/routine/hold_release.sql" "x.duty = w.duty AND x.epoch = w.epoch" => "x.duty = w.duty";
+    R12Unlocked "sql/routine/assert_hold.sql" "duty = v_duty FOR SHARE" => "duty = v_duty";
+    R14Version "sql/checkpoint/commit_one.sql" "duty = $4 AND version = $7" => "duty = $4";
+    R14Version "sql/checkpoint/commit_one.sql" "WHERE c.version = $7 AND" => "WHERE";
+    R14Fence "sql/checkpoint/commit_one.sql" "AND h.duty = $4 AND h.epoch = $5" => "AND h.duty = $4";
+    R14Fence "sql/checkpoint/commit_one.sql" "AND c.epoch <= $5" => "";
+    R22Evict "sql/session/keep_alive.sql" "AND NOT evicted" => "";
+    R24Audit "sql/routine/hold_claim.sql"
+        "FROM entry ORDER BY" => "FROM entry WHERE false ORDER BY";
+}
