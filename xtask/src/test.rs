@@ -6,6 +6,7 @@ use std::thread;
 
 use anyhow::Result;
 
+use crate::kill;
 use crate::run::{cargo, step};
 use crate::servers::{self, Servers};
 use crate::tidy;
@@ -92,7 +93,9 @@ fn tests(words: &[String]) -> Result<()> {
     if env::var_os(TEST_THREADS).is_none() {
         variables.push((TEST_THREADS, threads().to_string()));
     }
-    cargo(&test_command(words), words, &variables)
+    cargo(&test_command(words), words, &variables)?;
+    // A choice of tests says nothing about the mutants.
+    if words.is_empty() { kill::sample(&servers) } else { Ok(()) }
 }
 
 /// Variable with the number of concurrent tests of a binary, if `--test-threads` is not given.

@@ -201,7 +201,8 @@ mod tests {
     fn every_mutant_has_a_name_of_its_own_and_a_rule() {
         for mutant in Mutant::ALL {
             assert_eq!(Mutant::parse(mutant.as_str()), Some(*mutant));
-            let (kind, number) = mutant.rule().split_at(1);
+            let rule = mutant.rule();
+            let (kind, number) = rule.split_at(1);
             let last = match kind {
                 "R" => 26,
                 "S" => 11,

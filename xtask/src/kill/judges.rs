@@ -1,6 +1,8 @@
-//! Tests for rules that the simulator cannot judge, and rules without a mutant.
+//! Tests that judge mutants, and rules without a mutant. The simulators judge the other mutants.
 
-/// Package of a named test.
+use super::places::Place;
+
+/// Program with tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Suite {
     /// The unit tests of `tenure-core`.
@@ -9,6 +11,8 @@ pub(super) enum Suite {
     Conformance,
     /// Properties of one store only.
     Store,
+    /// The suite of the switchboard's storage, and properties of one database.
+    Switchboard,
     /// The binary.
     Cli,
 }
@@ -20,71 +24,203 @@ impl Suite {
             Self::Core => ("tenure-core", "tenure_core"),
             Self::Conformance => ("tenure-store", "conformance"),
             Self::Store => ("tenure-store", "it"),
+            Self::Switchboard => ("tenure-switchboard", "it"),
             Self::Cli => ("tenure-cli", "it"),
+        }
+    }
+
+    /// Returns the folder in which its tests run.
+    pub(super) const fn folder(self) -> &'static str {
+        match self {
+            Self::Core => "crates/core",
+            Self::Conformance | Self::Store => "crates/store",
+            Self::Switchboard => "crates/switchboard",
+            Self::Cli => "crates/cli",
+        }
+    }
+
+    /// Returns a test that uses everything once and breaks no rule: it passes under every mutant of
+    /// this suite, so a mutant is not noticed for being a statement that no database accepts.
+    const fn control(self) -> Option<&'static str> {
+        match self {
+            Self::Conformance => Some("hold::a_plain_life"),
+            Self::Switchboard => Some("commit::a_plain_life"),
+            Self::Core | Self::Store | Self::Cli => None,
+        }
+    }
+
+    /// Returns the names of a case on all backends, and the place that each judges.
+    fn cases(self, case: &str) -> Vec<(String, Place)> {
+        match self {
+            Self::Conformance => {
+                Place::STORES.iter().map(|it| (format!("{}::{case}", it.name()), *it)).collect()
+            }
+            _ => Place::DATABASES
+                .iter()
+                .map(|it| (format!("storage::{}::{case}", it.name()), *it))
+                .collect(),
         }
     }
 }
 
-/// A test that fails while its mutant is on.
+/// Tests that fail while a mutant is on.
 #[derive(Debug)]
-pub(super) struct RuleTest {
+pub(super) struct Judge {
     pub(super) mutant: &'static str,
     pub(super) suite: Suite,
-    pub(super) test: &'static str,
+    /// The place that it judges; `None` for a case of every backend.
+    place: Option<Place>,
+    /// The whole name of the test, or the name of a case.
+    test: &'static str,
 }
 
-const fn judge(mutant: &'static str, suite: Suite, test: &'static str) -> RuleTest {
-    RuleTest { mutant, suite, test }
+impl Judge {
+    /// Returns the names of the tests, and the place that each judges.
+    pub(super) fn tests(&self) -> Vec<(String, Place)> {
+        match self.place {
+            Some(place) => vec![(self.test.to_owned(), place)],
+            None => self.suite.cases(self.test),
+        }
+    }
+
+    /// Returns the names of the tests that pass although the mutant is on.
+    pub(super) fn controls(&self) -> Vec<String> {
+        let control = self.suite.control().filter(|_| self.place.is_none());
+        let cases = control.map(|control| self.suite.cases(control)).unwrap_or_default();
+        cases.into_iter().map(|(name, _)| name).collect()
+    }
 }
 
-/// Tests for mutants that the simulator does not judge; it judges all others.
-pub(super) const JUDGES: &[RuleTest] = &[
-    judge(
-        "r3-name",
-        Suite::Conformance,
-        "memory::session::another_nonce_cannot_keep_a_session_alive",
+/// Judges one place by a test.
+const fn test(mutant: &'static str, suite: Suite, place: Place, test: &'static str) -> Judge {
+    Judge { mutant, suite, place: Some(place), test }
+}
+
+/// Judges every store by a case of the suite.
+const fn store(mutant: &'static str, case: &'static str) -> Judge {
+    Judge { mutant, suite: Suite::Conformance, place: None, test: case }
+}
+
+/// Judges both databases of the switchboard by a case of the suite.
+const fn switchboard(mutant: &'static str, case: &'static str) -> Judge {
+    Judge { mutant, suite: Suite::Switchboard, place: None, test: case }
+}
+
+/// All tests that judge mutants.
+pub(super) const JUDGES: &[Judge] = &[
+    store("r2-same", "hold::the_epoch_grows_after_a_release"),
+    store("r2-forget", "hold::the_epoch_grows_after_a_release"),
+    store("r3-name", "session::another_nonce_cannot_keep_a_session_alive"),
+    test(
+        "r4-early",
+        Suite::Store,
+        Place::Sqlite,
+        "sqlite::clock::a_keep_alive_that_waited_past_the_expiry_finds_the_session_ended",
     ),
-    judge("r8-whole", Suite::Conformance, "memory::hold::keep_alive_tells_the_fate_of_each_hold"),
-    judge(
+    test(
+        "r4-early",
+        Suite::Store,
+        Place::Postgres,
+        "postgres::locks::a_keep_alive_that_waited_past_the_expiry_finds_the_session_ended",
+    ),
+    store("r8-whole", "hold::keep_alive_tells_the_fate_of_each_hold"),
+    store("r9-revive", "hold::an_expired_hold_cannot_be_renewed"),
+    store("r9-release", "hold::release_of_an_older_epoch_frees_nothing"),
+    test(
         "r12-unlocked",
         Suite::Store,
+        Place::Postgres,
         "postgres::fence::nobody_is_granted_the_duty_while_an_effect_is_under_way",
     ),
-    judge("r22-evict", Suite::Conformance, "memory::evict::at_ttl_refuses_the_keep_alive"),
-    judge("r22-progress", Suite::Core, "engine::tests::a_pause_is_not_a_lack_of_progress"),
-    judge(
-        "r24-audit",
-        Suite::Conformance,
-        "memory::audit::the_life_of_a_duty_is_recorded_in_order",
+    store("r14-version", "checkpoint::a_conflicting_commit_changes_nothing"),
+    store("r14-fence", "checkpoint::a_commit_under_an_older_epoch_is_fenced"),
+    store("r22-evict", "evict::at_ttl_refuses_the_keep_alive"),
+    test(
+        "r22-progress",
+        Suite::Core,
+        Place::Engine,
+        "engine::tests::a_pause_is_not_a_lack_of_progress",
     ),
-    judge("r26-group", Suite::Cli, "guard::nothing_of_a_command_outlives_it"),
-    judge("r26-orphan", Suite::Cli, "kernel::a_command_does_not_outlive_its_guard"),
-    judge(
+    store("r24-audit", "audit::the_life_of_a_duty_is_recorded_in_order"),
+    test("r26-group", Suite::Cli, Place::Guard, "guard::nothing_of_a_command_outlives_it"),
+    test("r26-orphan", Suite::Cli, Place::Guard, "kernel::a_command_does_not_outlive_its_guard"),
+    test(
         "r26-late",
         Suite::Cli,
+        Place::Guard,
         "guard::at_the_deadline_nothing_runs_any_more_although_nobody_says_a_word",
+    ),
+    switchboard("s2-dedupe", "commit::a_key_is_stored_once"),
+    test(
+        "s2-prune",
+        Suite::Switchboard,
+        Place::SwitchboardPostgres,
+        "postgres::meanwhile::retention_forgets_nothing_that_is_seen_again",
+    ),
+    switchboard("s3-fence", "fence::an_older_epoch_stores_nothing"),
+    switchboard("s3-owner", "fence::another_instance_at_the_same_epoch_stores_nothing"),
+    switchboard("s4-token", "token::an_ended_token_stores_nothing"),
+    test(
+        "s4-meanwhile",
+        Suite::Switchboard,
+        Place::SwitchboardPostgres,
+        "postgres::meanwhile::nothing_is_stored_after_a_revocation_was_answered",
+    ),
+    switchboard("s5-order", "inbox::pages_lead_to_the_end"),
+    switchboard("s5-reuse", "prune::positions_go_on_after_everything_is_gone"),
+    switchboard("s6-stamp", "clock::what_arrives_under_a_clock_that_is_behind_is_not_old"),
+    test(
+        "s7-unlocked",
+        Suite::Switchboard,
+        Place::SwitchboardPostgres,
+        "storage::postgres::commit::positions_have_no_gaps_among_writers",
+    ),
+    switchboard("s8-clock", "clock::the_clock_follows_at_twice_the_speed"),
+    switchboard("s9-ahead", "clock::a_clock_that_was_ahead_keeps_nobody_alive"),
+    switchboard("s10-tag", "inbox::a_cursor_names_its_message"),
+    switchboard("s10-adopt", "inbox::an_adopted_inbox_goes_on_far_above"),
+    switchboard("s11-epoch", "statistics::an_older_epoch_counts_nothing"),
+    test(
+        "s11-bound",
+        Suite::Switchboard,
+        Place::SwitchboardPostgres,
+        "postgres::registry::a_beat_that_is_stuck_is_not_lost",
     ),
 ];
 
+/// Mutants of the test command, from every store, both databases and the simulator.
+pub(super) const SAMPLE: &[&str] = &[
+    "r2-forget",
+    "r5-margin",
+    "r9-release",
+    "r14-fence",
+    "r16-early",
+    "r22-evict",
+    "s3-fence",
+    "s4-token",
+    "s8-clock",
+    "s10-tag",
+];
+
+/// Mutants in code that a simulator runs, which only tests can judge.
+pub(super) const NOT_SIMULATED: &[&str] =
+    &["r3-name", "r8-whole", "r22-evict", "r22-progress", "r24-audit"];
+
 /// Rules that cannot be switched off, with the reason.
-pub(super) const WITHOUT: &[(u32, &str)] = &[
+pub(super) const WITHOUT: &[(&str, &str)] = &[
     (
-        1,
+        "R1",
         "No switch: a plan and a hold are different types, and code that mixes them does not \
          compile.",
     ),
-    (13, "No switch yet: no part of Tenure sends effects to a resource without a fence."),
-    (
-        15,
-        "No switch yet: only the switchboard ingests events, and no switch covers it. In the \
-         simulation the resource deduplicates events, and D1 judges it.",
-    ),
-    (
-        16,
-        "No switch yet: no part of Tenure moves a cursor by acknowledged events. The work of the \
-         simulation does, and *skipped* judges it.",
-    ),
+    ("R13", "No switch yet: no part of Tenure sends effects to a resource without a fence."),
+    ("S1", "No switch: each commit is one statement or one transaction of the database."),
 ];
 
-/// Number of rules.
-pub(super) const RULES: u32 = 26;
+/// Numbers of rules: those of leases (R), and those of the switchboard (S).
+const RULES: [(&str, u32); 2] = [("R", 26), ("S", 11)];
+
+/// Returns the names of all rules, in order.
+pub(super) fn rules() -> impl Iterator<Item = String> {
+    RULES.iter().flat_map(|(kind, last)| (1..=*last).map(move |n| format!("{kind}{n}")))
+}

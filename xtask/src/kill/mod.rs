@@ -1,9 +1,11 @@
 //! `cargo xtask kill-table`: switches every rule off in turn; a test or the simulator must notice.
 
 mod judges;
+mod places;
 mod table;
 
-use std::collections::BTreeMap;
+use std::borrow::Borrow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +17,8 @@ use std::thread;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use self::judges::{JUDGES, RuleTest, Suite};
+use self::judges::{JUDGES, Judge, SAMPLE, Suite, rules};
+use self::places::{Place, Sources};
 use self::table::{MutantRow, Noticed};
 use crate::run::{as_typed, output};
 use crate::servers::Servers;
@@ -29,8 +32,8 @@ const THREADS: usize = 2;
 /// Arguments of `cargo xtask kill-table`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct KillOptions {
-    /// Only this rule, by number; then nothing is written.
-    rule: Option<u32>,
+    /// Only this rule, such as `R5` or `S3`; then nothing is written.
+    rule: Option<String>,
     /// Number of seeds after which an unnoticed mutant has survived.
     seeds: u64,
     /// Whether to compare with the written table, and change nothing.
@@ -51,9 +54,8 @@ impl KillOptions {
                     options.seeds = words.next()?.parse().ok().filter(|seeds| *seeds > 0)?;
                 }
                 "--rule" => {
-                    let number = words.next()?.strip_prefix('R')?.parse().ok()?;
-                    options.rule = Some(number).filter(|n| (1..=judges::RULES).contains(n));
-                    options.rule?;
+                    let rule = words.next()?;
+                    options.rule = Some(rules().find(|known| known == rule)?);
                 }
                 _ => return None,
             }
@@ -66,38 +68,17 @@ impl KillOptions {
 #[derive(Clone, Debug)]
 struct Mutant {
     name: String,
-    rule: u32,
+    rule: String,
     what: String,
 }
 
+/// Places in which a mutant was noticed, with the files that break the rule there.
+type Results = BTreeMap<(String, Place), Noticed>;
+
 pub(crate) fn run(options: &KillOptions) -> Result<()> {
     let root = workspace()?;
-    let sim = build_sim(&root)?;
-    let all = list(&sim)?;
-    if let Some(judge) = JUDGES.iter().find(|one| !all.iter().any(|m| m.name == one.mutant)) {
-        bail!("the test {} judges the mutant {}, which does not exist", judge.test, judge.mutant);
-    }
-    let wanted = |mutant: &Mutant| options.rule.is_none_or(|rule| rule == mutant.rule);
-    let mutants: Vec<Mutant> = all.into_iter().filter(wanted).collect();
-    let judged = |mutant: &&Mutant| JUDGES.iter().any(|judge| judge.mutant == mutant.name);
-    let (tested, simulated): (Vec<_>, Vec<_>) = mutants.iter().partition(judged);
-    let mut noticed = simulate(&sim, &simulated, options.seeds)?;
-    if !tested.is_empty() {
-        noticed.extend(test(&root, &tested)?);
-    }
-    let lines: Vec<MutantRow> = mutants
-        .iter()
-        .filter_map(|mutant| {
-            let Mutant { name, rule, what } = mutant.clone();
-            Some(MutantRow { name, rule, what, noticed: noticed.get(&mutant.name)?.clone() })
-        })
-        .collect();
-    let survivors: Vec<&str> = lines
-        .iter()
-        .filter(|line| line.noticed == Noticed::Nobody)
-        .map(|line| line.name.as_str())
-        .collect();
-    ensure!(survivors.is_empty(), "no test or checker notices {}", survivors.join(", "));
+    let wanted = |mutant: &Mutant| options.rule.as_ref().is_none_or(|rule| *rule == mutant.rule);
+    let lines = judge(&root, wanted, options.seeds, Servers::start)?;
     if options.rule.is_some() {
         return Ok(());
     }
@@ -110,6 +91,67 @@ pub(crate) fn run(options: &KillOptions) -> Result<()> {
         (false, false) => fs::write(&document, after)?,
     }
     Ok(())
+}
+
+/// Judges ten mutants, from every store and database.
+pub(crate) fn sample(servers: &Servers) -> Result<()> {
+    let wanted = |mutant: &Mutant| SAMPLE.contains(&mutant.name.as_str());
+    let lines = judge(&workspace()?, wanted, KillOptions::CHECK.seeds, || Ok(servers))?;
+    let judged: BTreeSet<&str> = lines.iter().map(|line| line.name.as_str()).collect();
+    ensure!(judged.len() == SAMPLE.len(), "only {judged:?} of the sample are mutants");
+    eprintln!("{} mutants noticed in {} places", judged.len(), lines.len());
+    Ok(())
+}
+
+/// Turns on each wanted mutant, and returns what noticed it in each place where it breaks its rule.
+/// Fails if nothing did.
+fn judge<S: Borrow<Servers>>(
+    root: &Path,
+    wanted: impl Fn(&Mutant) -> bool,
+    seeds: u64,
+    servers: impl FnOnce() -> Result<S>,
+) -> Result<Vec<MutantRow>> {
+    let sim = build_sim(root)?;
+    let all = list(&sim)?;
+    if let Some(judge) = JUDGES.iter().find(|one| !all.iter().any(|m| m.name == one.mutant)) {
+        bail!("{judge:?} judges a mutant that does not exist");
+    }
+    let mutants: Vec<Mutant> = all.into_iter().filter(|mutant| wanted(mutant)).collect();
+    let sources = Sources::read(root)?;
+    let mut noticed = simulate(&sim, &mutants, &sources, seeds)?;
+    let judges: Vec<&Judge> =
+        JUDGES.iter().filter(|one| mutants.iter().any(|m| m.name == one.mutant)).collect();
+    if !judges.is_empty() {
+        let servers = servers()?;
+        noticed.extend(test(root, &judges, &sources, &servers.borrow().variables())?);
+    }
+    let mut rows = Vec::new();
+    for mutant in &mutants {
+        rows.extend(rows_of(mutant, &sources.of(&mutant.name), &noticed)?);
+    }
+    Ok(rows)
+}
+
+/// Returns the rows of a mutant; fails unless it was noticed in every file that breaks its rule.
+fn rows_of(mutant: &Mutant, files: &[String], noticed: &Results) -> Result<Vec<MutantRow>> {
+    let of_it = noticed.iter().filter(|((name, _), _)| *name == mutant.name);
+    let mut missing: BTreeSet<&String> = files.iter().collect();
+    let mut rows = Vec::new();
+    for ((_, place), noticed) in of_it {
+        ensure!(*noticed != Noticed::Nobody, "nothing notices {} in {place:?}", mutant.name);
+        let of_place = place.files(files);
+        missing.retain(|file| !of_place.contains(file));
+        rows.push(MutantRow {
+            name: mutant.name.clone(),
+            rule: mutant.rule.clone(),
+            what: mutant.what.clone(),
+            files: of_place,
+            noticed: noticed.clone(),
+        });
+    }
+    ensure!(missing.is_empty(), "no test judges {} in {missing:?}", mutant.name);
+    ensure!(!rows.is_empty(), "nothing judges {}", mutant.name);
+    Ok(rows)
 }
 
 /// All features of the workspace, as for the tests, so that nothing is compiled twice.
@@ -153,25 +195,45 @@ fn build_sim(root: &Path) -> Result<PathBuf> {
 fn list(sim: &Path) -> Result<Vec<Mutant>> {
     let read = |line: &str| {
         let mut fields = line.split('\t').map(str::to_owned);
-        let (name, rule, what) = (fields.next()?, fields.next()?, fields.next()?);
-        Some(Mutant { name, rule: rule.strip_prefix('R')?.parse().ok()?, what })
+        Some(Mutant { name: fields.next()?, rule: fields.next()?, what: fields.next()? })
     };
     let text = output(Command::new(sim).arg("--mutants"))?;
     text.lines().map(|line| read(line).with_context(|| format!("not a mutant: {line:?}"))).collect()
 }
 
-type Results = BTreeMap<String, Noticed>;
+/// Mutant and the simulator that judges it.
+struct Trial<'a> {
+    mutant: &'a Mutant,
+    place: Place,
+}
 
-/// Runs the simulator on each mutant, two at a time.
-fn simulate(sim: &Path, mutants: &[&Mutant], seeds: u64) -> Result<Results> {
+/// Runs the simulators on each mutant that they judge, two at a time: those that break a rule in
+/// code that they run, and have no test as their only judge.
+fn simulate<'a>(
+    sim: &Path,
+    mutants: &'a [Mutant],
+    sources: &Sources,
+    seeds: u64,
+) -> Result<Results> {
+    let trial = |mutant: &'a Mutant| {
+        let files = sources.of(&mutant.name);
+        let is_judged = |place: &Place| {
+            !place.files(&files).is_empty()
+                && !judges::NOT_SIMULATED.contains(&mutant.name.as_str())
+        };
+        let places = [Place::Simulator].into_iter();
+        places.filter(is_judged).map(move |place| Trial { mutant, place }).collect::<Vec<_>>()
+    };
+    let trials: Vec<Trial> = mutants.iter().flat_map(trial).collect();
     let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || {
-        while let Some(mutant) = mutants.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let result = until_noticed(sim, &mutant.name, seeds);
+        while let Some(trial) = trials.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let result = until_noticed(sim, trial, seeds);
             let said = result.as_ref().map_or_else(ToString::to_string, ToString::to_string);
-            eprintln!("{}: {said}", mutant.name);
+            eprintln!("{}: {said}", trial.mutant.name);
             let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
-            results.push(result.map(|noticed| (mutant.name.clone(), noticed)));
+            let key = (trial.mutant.name.clone(), trial.place);
+            results.push(result.map(|noticed| (key, noticed)));
         }
     };
     thread::scope(|scope| {
@@ -180,10 +242,14 @@ fn simulate(sim: &Path, mutants: &[&Mutant], seeds: u64) -> Result<Results> {
     results.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().collect()
 }
 
-fn until_noticed(sim: &Path, mutant: &str, seeds: u64) -> Result<Noticed> {
-    let seeds = seeds.to_string();
+fn until_noticed(sim: &Path, trial: &Trial<'_>, seeds: u64) -> Result<Noticed> {
+    let (mutant, seeds) = (&trial.mutant.name, seeds.to_string());
     let mut command = Command::new(sim);
-    let done = command.args(["--mutant", mutant, "--seeds", &seeds]).output()?;
+    command.args(["--mutant", mutant, "--seeds", &seeds]);
+    if trial.place == Place::SwitchboardSimulator {
+        command.args(["--world", "switchboard"]);
+    }
+    let done = command.output()?;
     let text = String::from_utf8(done.stdout)?;
     let (seeds, checkers) = text.trim_end().split_once('\t').with_context(|| {
         let errors = String::from_utf8_lossy(&done.stderr);
@@ -195,53 +261,96 @@ fn until_noticed(sim: &Path, mutant: &str, seeds: u64) -> Result<Noticed> {
     })
 }
 
-/// Runs the named tests: each must pass by itself, and fail while its mutant is on.
-fn test(root: &Path, mutants: &[&Mutant]) -> Result<Results> {
-    let words = [&["test", "--no-run"][..], ALL, &["--test", "conformance", "--test", "it"]];
-    let mut programs = build(root, &words.concat())?;
-    let core = ["test", "--no-run", "--package", "tenure-core", "--all-features", "--lib"];
-    programs.extend(build(root, &core)?);
-    let servers = Servers::start()?;
+/// Runs the tests of the judges: each must pass by itself, and fail while its mutant is on, while
+/// the controls still pass.
+fn test(
+    root: &Path,
+    judges: &[&Judge],
+    sources: &Sources,
+    variables: &[(&'static str, String)],
+) -> Result<Results> {
+    // As for the tests: the features of other packages decide how dependencies are built.
+    let mut words =
+        [&["test", "--no-run"][..], ALL, &["--test", "conformance", "--test", "it"]].concat();
+    if judges.iter().any(|judge| judge.suite == Suite::Core) {
+        words.push("--lib");
+    }
+    let programs = build(root, &words)?;
     let mut results = Results::new();
-    for judge in JUDGES.iter().filter(|one| mutants.iter().any(|m| m.name == one.mutant)) {
-        let run = |mutant| passes(root, &programs, judge, mutant, &servers.variables());
-        ensure!(run(None)?, "{} fails without a mutant", judge.test);
-        let noticed = match run(Some(judge.mutant))? {
-            true => Noticed::Nobody,
-            false => Noticed::Test { package: judge.suite.target().0, test: judge.test },
+    for judge in judges {
+        let files = sources.of(judge.mutant);
+        let is_judged = |(_, place): &(String, Place)| !place.files(&files).is_empty();
+        let tests: Vec<_> = judge.tests().into_iter().filter(is_judged).collect();
+        let names: Vec<&str> = tests.iter().map(|(name, _)| name.as_str()).collect();
+        let controls = judge.controls();
+        let run = |names: &[&str], mutant| {
+            verdicts(root, &programs, judge.suite, names, mutant, variables)
         };
-        eprintln!("{}: {noticed}", judge.mutant);
-        results.insert(judge.mutant.to_owned(), noticed);
+        let failed = run(&names, None)?.into_iter().find(|(_, passed)| !passed);
+        ensure!(failed.is_none(), "{failed:?} fails without a mutant");
+        let controls: Vec<&str> = controls.iter().map(String::as_str).collect();
+        let all = run(&[&names[..], &controls].concat(), Some(judge.mutant))?;
+        let failed = controls.iter().find(|name| !all[**name]);
+        ensure!(failed.is_none(), "{failed:?} fails under {}: that breaks more", judge.mutant);
+        for (name, place) in tests {
+            let noticed = match all[&name] {
+                true => Noticed::Nobody,
+                false => Noticed::Test { package: judge.suite.target().0, test: name },
+            };
+            eprintln!("{}: {noticed}", judge.mutant);
+            results.insert((judge.mutant.to_owned(), place), noticed);
+        }
     }
     Ok(results)
 }
 
-/// Whether a test passes; fails if there is no such test.
-fn passes(
+/// Runs tests of a program, and returns which passed; fails if one has no verdict.
+fn verdicts(
     root: &Path,
     programs: &BTreeMap<(String, String), PathBuf>,
-    judge: &RuleTest,
+    suite: Suite,
+    names: &[&str],
     mutant: Option<&str>,
     variables: &[(&'static str, String)],
-) -> Result<bool> {
-    let (package, target) = judge.suite.target();
+) -> Result<BTreeMap<String, bool>> {
+    let (package, target) = suite.target();
     let program = programs.get(&(package.to_owned(), target.to_owned()));
     let program = program.with_context(|| format!("{package} has no tests {target}"))?;
-    let folder = match judge.suite {
-        Suite::Core => "crates/core",
-        Suite::Conformance | Suite::Store => "crates/store",
-        Suite::Cli => "crates/cli",
+    let mut verdicts = BTreeMap::new();
+    for filter in filters(suite, names) {
+        let mut command = Command::new(program);
+        command.current_dir(root.join(suite.folder())).args(filter).env_remove(VARIABLE);
+        command.envs(variables.iter().map(|(name, value)| (name, value)));
+        command.envs(mutant.map(|name| (VARIABLE, name)));
+        let said = String::from_utf8_lossy(&command.output()?.stdout).into_owned();
+        verdicts.extend(said.lines().filter_map(verdict));
+    }
+    let missing = names.iter().find(|name| !verdicts.contains_key(**name));
+    ensure!(missing.is_none(), "{missing:?} of {package} has no verdict under {mutant:?}");
+    Ok(verdicts)
+}
+
+/// Returns the arguments of the runs that judge these tests. The suite of stores takes one filter,
+/// which is a part of the names: a case without its backend.
+fn filters(suite: Suite, names: &[&str]) -> Vec<Vec<String>> {
+    if suite != Suite::Conformance {
+        let exact = std::iter::once("--exact").chain(names.iter().copied());
+        return vec![exact.map(str::to_owned).collect()];
+    }
+    let case = |name: &&str| name.split_once("::").map_or("", |(_, case)| case).to_owned();
+    let cases: BTreeSet<String> = names.iter().map(case).collect();
+    cases.into_iter().map(|case| vec![format!("::{case}")]).collect()
+}
+
+/// Reads a line such as `test sqlite::hold::a_plain_life ... ok`.
+fn verdict(line: &str) -> Option<(String, bool)> {
+    let (name, said) = line.strip_prefix("test ")?.split_once(" ... ")?;
+    let passed = match said.trim() {
+        "ok" => true,
+        "FAILED" => false,
+        _ => return None,
     };
-    let mut command = Command::new(program);
-    command.current_dir(root.join(folder)).args(["--exact", judge.test]).env_remove(VARIABLE);
-    command.envs(variables.iter().map(|(name, value)| (name, value)));
-    command.envs(mutant.map(|name| (VARIABLE, name)));
-    let done = command.output()?;
-    let said = String::from_utf8_lossy(&done.stdout);
-    ensure!(said.contains("running 1 test\n"), "there is no test {}: {said}", judge.test);
-    let passed = done.status.success();
-    ensure!(passed || said.contains("0 passed; 1 failed"), "{} has no verdict: {said}", judge.test);
-    Ok(passed)
+    Some((name.trim_end().to_owned(), passed))
 }
 
 #[cfg(test)]
@@ -256,10 +365,44 @@ mod tests {
         let all = KillOptions { rule: None, seeds: 10_000, check: false };
         assert_eq!(parse(""), Some(all));
         assert_eq!(parse("--check"), Some(KillOptions::CHECK));
-        let one = KillOptions { rule: Some(5), seeds: 7, check: false };
+        let one = KillOptions { rule: Some("R5".to_owned()), seeds: 7, check: false };
         assert_eq!(parse("--rule R5 --seeds 7"), Some(one));
-        for line in ["--rule 5", "--rule R27", "--rule", "--seeds 0", "--rule R5 --check", "R5"] {
+        assert!(parse("--rule S11").is_some());
+        for line in [
+            "--rule 5",
+            "--rule R27",
+            "--rule S12",
+            "--rule",
+            "--seeds 0",
+            "--rule R5 --check",
+            "R5",
+        ] {
             assert_eq!(parse(line), None, "{line}");
         }
+    }
+
+    #[test]
+    fn a_line_of_a_suite_is_a_verdict() {
+        let said = |line| verdict(line).map(|(name, passed)| format!("{name} {passed}"));
+        assert_eq!(said("test a::b ... ok").as_deref(), Some("a::b true"));
+        assert_eq!(said("test a::b      ... FAILED").as_deref(), Some("a::b false"));
+        assert_eq!(said("test result: ok. 1 passed"), None);
+        assert_eq!(said("running 1 test"), None);
+    }
+
+    #[test]
+    fn a_mutant_is_noticed_in_every_file() {
+        let text = |text: &str| text.to_owned();
+        let mutant = Mutant { name: text("r2-x"), rule: text("R2"), what: text("Breaks.") };
+        let test = |passes| match passes {
+            true => Noticed::Nobody,
+            false => Noticed::Test { package: "p", test: text("t") },
+        };
+        let judged = |place, passes| Results::from([((text("r2-x"), place), test(passes))]);
+        let files = [text("store/src/redis/lua/a.lua")];
+        assert_eq!(rows_of(&mutant, &files, &judged(Place::Redis, false)).unwrap().len(), 1);
+        assert!(rows_of(&mutant, &files, &judged(Place::Redis, true)).is_err());
+        assert!(rows_of(&mutant, &files, &judged(Place::Etcd, false)).is_err());
+        assert!(rows_of(&mutant, &files, &Results::new()).is_err());
     }
 }

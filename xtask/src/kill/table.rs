@@ -4,7 +4,7 @@ use std::fmt;
 
 use anyhow::{Context, Result};
 
-use super::judges::{RULES, WITHOUT};
+use super::judges::{WITHOUT, rules};
 
 /// Page with the table.
 pub(super) const DOCUMENT: &str = "docs/reference/guarantees.md";
@@ -17,7 +17,7 @@ pub(super) enum Noticed {
     /// Checkers of the simulation, with the number of seeds.
     Checker { seeds: u64, checkers: String },
     /// A named test.
-    Test { package: &'static str, test: &'static str },
+    Test { package: &'static str, test: String },
     /// No check: the mutant survived.
     Nobody,
 }
@@ -32,12 +32,14 @@ impl fmt::Display for Noticed {
     }
 }
 
-/// Result of one mutant.
+/// Result of one mutant in one place.
 #[derive(Clone, Debug)]
 pub(super) struct MutantRow {
     pub(super) name: String,
-    pub(super) rule: u32,
+    pub(super) rule: String,
     pub(super) what: String,
+    /// Files that break the rule in this place.
+    pub(super) files: Vec<String>,
     pub(super) noticed: Noticed,
 }
 
@@ -45,15 +47,21 @@ pub(super) struct MutantRow {
 pub(super) fn of(lines: &[MutantRow], seeds: u64) -> String {
     let mut text = format!(
         "Written by `cargo xtask kill-table --seeds {seeds}`; `--check` compares.\n\n\
-         | rule | switched off | what that does | noticed by | after seeds |\n\
+         | rule | switched off | in | noticed by | after seeds |\n\
          |---|---|---|---|---|\n"
     );
-    for rule in 1..=RULES {
-        for MutantRow { name, what, noticed, .. } in lines.iter().filter(|line| line.rule == rule) {
-            text += &format!("| R{rule} | `{name}` | {what} | {noticed} |\n");
+    for rule in rules() {
+        let mut before = "";
+        for MutantRow { name, what, files, noticed, .. } in lines.iter().filter(|l| l.rule == rule)
+        {
+            let files: Vec<String> = files.iter().map(|file| format!("`{file}`")).collect();
+            let what = if name == before { "" } else { &format!(": {what}") };
+            let files = files.join(", ");
+            text += &format!("| {rule} | `{name}`{what} | {files} | {noticed} |\n");
+            before = name;
         }
         for (_, why) in WITHOUT.iter().filter(|(without, _)| *without == rule) {
-            text += &format!("| R{rule} | - | {why} | - | - |\n");
+            text += &format!("| {rule} | {why} | - | - | - |\n");
         }
     }
     text
@@ -82,16 +90,23 @@ mod tests {
     #[test]
     fn rules_stand_in_their_order() {
         let noticed = Noticed::Checker { seeds: 3, checkers: "L2".to_owned() };
-        let line = |name: &str, rule| MutantRow {
+        let line = |name: &str, rule: &str| MutantRow {
             name: name.to_owned(),
-            rule,
+            rule: rule.to_owned(),
             what: "Breaks.".to_owned(),
+            files: vec!["a/b.rs".to_owned()],
             noticed: noticed.clone(),
         };
-        let table = of(&[line("r14-x", 14), line("r2-x", 2)], 10);
-        let rules: Vec<&str> =
-            table.lines().filter_map(|line| line.strip_prefix("| R")?.split(' ').next()).collect();
-        assert_eq!(rules, ["1", "2", "13", "14", "15", "16"]);
-        assert!(table.contains("| R2 | `r2-x` | Breaks. | L2 | 3 |\n"), "{table}");
+        let lines =
+            ["s2", "r14", "r2", "r2"].map(|it| line(&format!("{it}-x"), &it.to_uppercase()));
+        let table = of(&lines, 10);
+        let rules: Vec<&str> = table
+            .lines()
+            .filter_map(|line| line.strip_prefix("| ")?.split(' ').next())
+            .skip_while(|rule| *rule == "rule")
+            .collect();
+        assert_eq!(rules, ["R1", "R2", "R2", "R13", "R14", "S1", "S2"]);
+        assert!(table.contains("| R2 | `r2-x`: Breaks. | `a/b.rs` | L2 | 3 |\n"), "{table}");
+        assert!(table.contains("| R2 | `r2-x` | `a/b.rs` | L2 | 3 |\n"), "{table}");
     }
 }

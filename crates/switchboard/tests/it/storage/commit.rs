@@ -207,7 +207,7 @@ pub async fn a_refused_group_stores_nothing(place: Place) {
     // An existing id cannot be stored with another key.
     let mut clash = named(&["b", "c"]);
     clash.items[1].request_id = taken.items[0].request_id;
-    let group = [held(super::kit::fence("bot", 7, "i"), &["d"]), clash];
+    let group = [held(fence("bot", 7, "i"), &["d"]), clash];
     let error = place.storage.commit(&group).await.unwrap_err();
     assert!(!error.is_unknown(), "{error}");
     assert_eq!(error.code(), Code::Unstorable, "{error}");
