@@ -1,7 +1,7 @@
-//! A durable resource that accepts effects: it fences by epoch and nonce (R11) and ignores
-//! duplicates (R15).
+//! A durable resource that accepts effects: it fences by epoch and nonce (R11) and deduplicates
+//! events (R15).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tenure_core::{DutyId, Epoch, Mutant, Nonce};
 
@@ -22,7 +22,8 @@ pub enum EffectVerdict {
 #[derive(Debug, Default)]
 struct SinkRow {
     fence: Option<(Epoch, Nonce)>,
-    last: u64,
+    /// The events that took effect. A run is shorter than any retention, so all are kept.
+    taken: BTreeSet<u64>,
 }
 
 /// The resource. It never loses data.
@@ -40,16 +41,15 @@ impl Sink {
             return EffectVerdict::Fenced { newest };
         }
         row.fence = Some((epoch, nonce));
-        if event <= row.last {
+        if event == 0 || !row.taken.insert(event) && !Mutant::R15Again.is_on() {
             return EffectVerdict::Duplicate;
         }
-        row.last = event;
         EffectVerdict::Accepted
     }
 
-    /// Returns the last event that took effect.
+    /// Returns the highest event that took effect.
     pub fn last(&self, duty: &DutyId) -> u64 {
-        self.0.get(duty).map_or(0, |row| row.last)
+        self.0.get(duty).and_then(|row| row.taken.last().copied()).unwrap_or(0)
     }
 }
 
@@ -68,5 +68,18 @@ mod tests {
         assert_eq!(sink.take(&duty, epoch(2), b, 2), EffectVerdict::Accepted);
         assert_eq!(sink.take(&duty, epoch(1), a, 3), EffectVerdict::Fenced { newest: epoch(2) });
         assert_eq!(sink.last(&duty), 2);
+    }
+
+    /// As a real receiver, it knows events by their identity, not by their order.
+    #[test]
+    fn an_event_takes_effect_once_in_any_order() {
+        let (mut sink, duty) = (Sink::default(), DutyId::new("d").unwrap());
+        let (epoch, nonce) = (Epoch::new(1).unwrap(), Nonce::from_entropy(1));
+        let mut take = |event| sink.take(&duty, epoch, nonce, event);
+        assert_eq!([0, 3, 1, 3, 1].map(&mut take), {
+            use EffectVerdict::{Accepted, Duplicate};
+            [Duplicate, Accepted, Accepted, Duplicate, Duplicate]
+        });
+        assert_eq!(sink.last(&duty), 3);
     }
 }

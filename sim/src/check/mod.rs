@@ -3,7 +3,7 @@
 //! | checker | property |
 //! |---|---|
 //! | L1, L2, L3, C1, D1, B1 | `core::invariant` |
-//! | skipped | no event is skipped: effects are accepted in order, without a gap |
+//! | skipped | no event takes effect before the one before it: none is skipped (R16) |
 //! | held | after faults end every duty gets a holder in time, and keeps one |
 //! | spread | at the end every member has its share by the roster, and none is idle |
 //! | moves | only members above their share shed duties; no duty moves twice in the window |

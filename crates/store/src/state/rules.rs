@@ -125,5 +125,9 @@ pub(crate) fn commit(
     if stored != commit.expected && !Mutant::R14Version.is_on() {
         return Ok(Committed::Conflict { stored });
     }
-    Ok(Committed::Saved(stored.next()?))
+    let before = match Mutant::R14Back.is_on() && hold.epoch > committed {
+        true => Version::ZERO,
+        false => stored,
+    };
+    Ok(Committed::Saved(before.next()?))
 }
