@@ -111,7 +111,8 @@ impl Mutant {
     }
 }
 
-/// A part of an SQL or Lua file that a mutant replaces. [`swaps`](crate::swaps) makes tables of them.
+/// A part of an SQL or Lua file that a mutant replaces, as a row of a table that
+/// [`swaps`](crate::swaps) makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Swap {
     /// The mutant.

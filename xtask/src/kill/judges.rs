@@ -217,10 +217,15 @@ pub(super) const WITHOUT: &[(&str, &str)] = &[
     ("S1", "No switch: each commit is one statement or one transaction of the database."),
 ];
 
+/// Whether a rule can be switched off.
+pub(crate) fn has_switch(rule: &str) -> bool {
+    !WITHOUT.iter().any(|(without, _)| *without == rule)
+}
+
 /// Numbers of rules: those of leases (R), and those of the switchboard (S).
 const RULES: [(&str, u32); 2] = [("R", 26), ("S", 11)];
 
 /// Returns the names of all rules, in order.
-pub(super) fn rules() -> impl Iterator<Item = String> {
+pub(crate) fn rules() -> impl Iterator<Item = String> {
     RULES.iter().flat_map(|(kind, last)| (1..=*last).map(move |n| format!("{kind}{n}")))
 }

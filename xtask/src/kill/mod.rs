@@ -17,7 +17,8 @@ use std::thread;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use self::judges::{JUDGES, Judge, SAMPLE, Suite, rules};
+use self::judges::{JUDGES, Judge, SAMPLE, Suite};
+pub(crate) use self::judges::{has_switch, rules};
 use self::places::{Place, Sources};
 use self::table::{MutantRow, Noticed};
 use crate::run::{as_typed, output};
@@ -202,7 +203,7 @@ fn list(sim: &Path) -> Result<Vec<Mutant>> {
 }
 
 /// Mutant and the simulator that judges it.
-struct Trial<'a> {
+struct SimulatedMutant<'a> {
     mutant: &'a Mutant,
     place: Place,
 }
@@ -222,9 +223,12 @@ fn simulate<'a>(
                 && !judges::NOT_SIMULATED.contains(&mutant.name.as_str())
         };
         let places = [Place::Simulator].into_iter();
-        places.filter(is_judged).map(move |place| Trial { mutant, place }).collect::<Vec<_>>()
+        places
+            .filter(is_judged)
+            .map(move |place| SimulatedMutant { mutant, place })
+            .collect::<Vec<_>>()
     };
-    let trials: Vec<Trial> = mutants.iter().flat_map(trial).collect();
+    let trials: Vec<SimulatedMutant> = mutants.iter().flat_map(trial).collect();
     let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || {
         while let Some(trial) = trials.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -242,7 +246,7 @@ fn simulate<'a>(
     results.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().collect()
 }
 
-fn until_noticed(sim: &Path, trial: &Trial<'_>, seeds: u64) -> Result<Noticed> {
+fn until_noticed(sim: &Path, trial: &SimulatedMutant<'_>, seeds: u64) -> Result<Noticed> {
     let (mutant, seeds) = (&trial.mutant.name, seeds.to_string());
     let mut command = Command::new(sim);
     command.args(["--mutant", mutant, "--seeds", &seeds]);

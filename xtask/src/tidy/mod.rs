@@ -13,6 +13,7 @@ mod map;
 mod metadata;
 mod mutants;
 mod names;
+mod rules;
 mod source;
 mod todo;
 
@@ -47,10 +48,10 @@ impl File {
         self.path.rsplit_once('.').map_or("", |(_, extension)| extension)
     }
 
-    /// Whether the whole file is compiled only for tests.
+    /// Whether the whole file is compiled only for tests; a table of mutants is.
     fn is_test(&self) -> bool {
         let mut names = self.path.split('/');
-        names.any(|name| name == "tests" || name == "tests.rs")
+        names.any(|name| ["tests", "tests.rs", "mutants.rs"].contains(&name))
     }
 
     /// Whether the file ships: the sources of the crates, except files that contain only tests.
@@ -115,6 +116,7 @@ pub(crate) fn run() -> Result<()> {
     }
     findings.extend(names::check_types(&files));
     findings.extend(map::check(&files, |path| root.join(path).exists()));
+    findings.extend(rules::check(&files, |path| root.join(path).exists()));
     let metadata = Metadata::read(&root)?;
     findings.extend(graph::check(&metadata, text_of(&files, graph::DOCUMENT)));
     findings.extend(licences::check(&metadata, text_of(&files, licences::POLICY)));

@@ -14,11 +14,13 @@ tenure_core::swaps! { SWAPS
         "x.duty = w.duty AND x.epoch = w.epoch" => "x.duty = ($4)[1] AND x.epoch = ($5)[1]";
     R9Revive "sql/session/keep_alive.sql"
         "NOT ended AND NOT evicted AND expires_at > clock_timestamp()" => "NOT evicted";
-    R9Release "sql/routine/hold_release.sql" "x.duty = w.duty AND x.epoch = w.epoch" => "x.duty = w.duty";
+    R9Release "sql/routine/hold_release.sql"
+        "x.duty = w.duty AND x.epoch = w.epoch" => "x.duty = w.duty";
     R12Unlocked "sql/routine/assert_hold.sql" "duty = v_duty FOR SHARE" => "duty = v_duty";
     R14Version "sql/checkpoint/commit_one.sql" "duty = $4 AND version = $7" => "duty = $4";
     R14Version "sql/checkpoint/commit_one.sql" "WHERE c.version = $7 AND" => "WHERE";
-    R14Fence "sql/checkpoint/commit_one.sql" "AND h.duty = $4 AND h.epoch = $5" => "AND h.duty = $4";
+    R14Fence "sql/checkpoint/commit_one.sql"
+        "AND h.duty = $4 AND h.epoch = $5" => "AND h.duty = $4";
     R14Fence "sql/checkpoint/commit_one.sql" "AND c.epoch <= $5" => "";
     R22Evict "sql/session/keep_alive.sql" "AND NOT evicted" => "";
     R24Audit "sql/routine/hold_claim.sql"

@@ -1,7 +1,8 @@
 //! Parts of scripts that mutants replace.
 
 tenure_core::swaps! { SWAPS
-    R2Same "lua/hold_claim.lua" "ARGV[7 + n + i]), committed) + 1" => "ARGV[7 + n + i]), committed, 1)";
+    R2Same "lua/hold_claim.lua"
+        "ARGV[7 + n + i]), committed) + 1" => "ARGV[7 + n + i]), committed, 1)";
     R2Forget "lua/hold_release.lua"
         "    end_lease(id, instance)" =>
         "    end_lease(id, instance) redis.call('DEL', root .. 'fence:' .. id)";
