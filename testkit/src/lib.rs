@@ -15,6 +15,7 @@ mod clock;
 mod etcd;
 mod guard;
 mod haproxy;
+pub mod old;
 pub mod packages;
 mod patroni;
 mod pgbouncer;

@@ -1,7 +1,7 @@
 //! Stores written by earlier versions, opened by this one.
 //!
-//! `tests/formats/v0.1` has a store of each kind with known contents, and the output of read-only
-//! commands on it. To make the fixtures of a version, use its binary:
+//! `testkit/tests/formats/v0.1` has a store of each kind with known contents, and the output of
+//! read-only commands on it. To make the fixtures of a version, use its binary:
 //!
 //! ```sh
 //! TENURE_REFRESH=fixtures TENURE_TEST_BINARY=/path/to/tenure \
@@ -10,20 +10,21 @@
 //!
 //! Existing fixtures of a version are never replaced.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use testkit::old::{self, path};
 use testkit::{
-    EtcdOptions, EtcdServer, PostgresOptions, PostgresServer, RedisOptions, RedisServer, wait_until,
+    EtcdOptions, EtcdServer, PostgresOptions, PostgresServer, RedisOptions, RedisServer,
 };
-use testkit::{TEST_POSTGRES, psql, psql_file, service};
+use testkit::{TEST_POSTGRES, psql, service, wait_until};
 
 use crate::golden::{Case, Golden, timeless};
 use crate::running::{LIMIT, STAY};
-use crate::switchboard::{INBOX, INGEST, LETTERS, Place, Server, envelope};
-use crate::tenure::Tenure;
+use crate::switchboard::{Answer, INBOX, INGEST, LETTERS, Place, Server, envelope};
+use crate::tenure::{Ran, Tenure};
 
 /// Commands that read a coordination store.
 const COORDINATION: &[Case] = &[
@@ -70,8 +71,8 @@ fn sqlite() {
         keep_token(&place, "sqlite.token");
     }
     let place = Place::sqlite();
-    unpack("sqlite.db", &place.tenure.path("tenure.db"));
-    check_coordination(place, "sqlite", |golden| check_switchboard(golden, "sqlite.token"));
+    old::sqlite(&place.tenure.path("tenure.db")).unwrap();
+    check_coordination(place, "sqlite", |golden| check_switchboard(golden, "sqlite"));
 }
 
 #[test]
@@ -93,14 +94,10 @@ fn postgres() {
         keep_token(&place, "postgres.token");
     }
     let Some(server) = service(TEST_POSTGRES) else { return };
-    let database = crate::stores::name();
-    psql(&server, &format!("CREATE DATABASE {database}")).unwrap();
-    let (base, _) = server.rsplit_once('/').unwrap();
-    let place = Place { tenure: Tenure::new(), url: format!("{base}/{database}") };
-    let script = place.tenure.path("postgres.sql");
-    unpack("postgres.sql", &script);
-    psql_file(&place.url, &script).unwrap();
-    check_coordination(place, "postgres", |golden| check_switchboard(golden, "postgres.token"));
+    let url = old::postgres(&server).unwrap();
+    let place = Place { tenure: Tenure::new(), url: url.clone() };
+    check_coordination(place, "postgres", |golden| check_switchboard(golden, "postgres"));
+    let (_, database) = url.rsplit_once('/').unwrap();
     psql(&server, &format!("DROP DATABASE {database} WITH (FORCE)")).unwrap();
 }
 
@@ -109,10 +106,9 @@ fn redis() {
     if making() {
         let server = RedisServer::start(RedisOptions::default()).unwrap();
         make_coordination(&Place { tenure: Tenure::new(), url: server.url() });
-        server.cli(&["--rdb", &fixture("redis.rdb").display().to_string()]).unwrap();
+        server.cli(&["--rdb", &path("redis.rdb").display().to_string()]).unwrap();
     }
-    let snapshot = Some(fixture("redis.rdb"));
-    let server = RedisServer::start(RedisOptions { snapshot, ..RedisOptions::default() }).unwrap();
+    let server = old::redis().unwrap();
     let place = Place { tenure: Tenure::new(), url: server.url() };
     check_coordination(place, "redis", |_| ());
 }
@@ -127,11 +123,8 @@ fn etcd() {
         server.etcdctl(&["snapshot", "save", &path]).unwrap();
         pack(&tenure.path("snapshot"), "etcd.snapshot");
     }
-    let tenure = Tenure::new();
-    unpack("etcd.snapshot", &tenure.path("snapshot"));
-    let snapshot = Some(tenure.path("snapshot"));
-    let server = EtcdServer::start(EtcdOptions { snapshot, ..EtcdOptions::default() }).unwrap();
-    let place = Place { tenure, url: server.url() };
+    let server = old::etcd().unwrap();
+    let place = Place { tenure: Tenure::new(), url: server.url() };
     check_coordination(place, "etcd", |_| ());
 }
 
@@ -140,13 +133,13 @@ fn cursor_files() {
     if making() {
         let place = Place::sqlite();
         make_cursor_files(&place);
-        copy_all(&place.tenure.path("files"), &fixture("files"));
+        output(Command::new("cp").arg("-rT").args([&place.tenure.path("files"), &path("files")]));
     }
     let tenure = Tenure::new();
-    copy_all(&fixture("files"), &tenure.path("files"));
+    old::cursor_files(&tenure.path("files")).unwrap();
     write_keys(&tenure);
     let place = Place { tenure, url: "file:files/plain.json#telegram/bot-42".to_owned() };
-    let golden = Golden::exact(place, fixture("file"));
+    let golden = Golden::exact(place, path("file"));
     golden.compare(CURSOR_FILES);
     check_next_epoch(&golden);
 }
@@ -154,13 +147,9 @@ fn cursor_files() {
 fn making() -> bool {
     let making = std::env::var("TENURE_REFRESH").is_ok_and(|value| value == "fixtures");
     if making {
-        std::fs::create_dir_all(fixture("")).unwrap();
+        std::fs::create_dir_all(path("")).unwrap();
     }
     making
-}
-
-fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/formats/v0.1").join(name)
 }
 
 /// Runs a command; returns its standard output.
@@ -173,16 +162,7 @@ fn output(command: &mut Command) -> Vec<u8> {
 /// Stores a file as a compressed fixture.
 fn pack(file: &Path, name: &str) {
     let packed = output(Command::new("gzip").args(["-9", "-n", "-c"]).arg(file));
-    std::fs::write(fixture(&format!("{name}.gz")), packed).unwrap();
-}
-
-fn unpack(name: &str, file: &Path) {
-    let bytes = output(Command::new("gzip").args(["-d", "-c"]).arg(fixture(&format!("{name}.gz"))));
-    std::fs::write(file, bytes).unwrap();
-}
-
-fn copy_all(from: &Path, to: &Path) {
-    output(Command::new("cp").arg("-rT").args([from, to]));
+    std::fs::write(path(&format!("{name}.gz")), packed).unwrap();
 }
 
 fn write_keys(tenure: &Tenure) {
@@ -315,26 +295,42 @@ fn make_switchboard(place: &Place) {
 
 /// Submits an event under a hold.
 fn submit(server: &Server, event: &str) -> Value {
+    submit_under(server, event, "20").is(202)
+}
+
+fn submit_under(server: &Server, event: &str, epoch: &str) -> Answer {
     let headers = [
         ("content-type", "application/json"),
         ("tenure-duty", "telegram/bot-42"),
-        ("tenure-epoch", "20"),
+        ("tenure-epoch", epoch),
         ("tenure-instance", "b"),
     ];
-    server.post_with(INGEST, envelope(event).to_string().as_bytes(), &headers).is(202)
+    server.post_with(INGEST, envelope(event).to_string().as_bytes(), &headers)
 }
 
 fn keep_token(place: &Place, name: &str) {
-    std::fs::copy(place.tenure.path("token-create.out"), fixture(name)).unwrap();
+    std::fs::copy(place.tenure.path("token-create.out"), path(name)).unwrap();
 }
 
 fn check_coordination(place: Place, store: &str, more: impl FnOnce(&Golden)) {
     write_keys(&place.tenure);
-    place.tenure(&["migrate"]).ok();
-    let golden = Golden::exact(place, fixture(store));
+    update(&place);
+    let golden = Golden::exact(place, path(store));
     golden.compare(COORDINATION);
     more(&golden);
     check_next_epoch(&golden);
+}
+
+/// Lets processes of this version update the store at the same time, and one after them.
+fn update(place: &Place) {
+    let start = || {
+        let mut command = place.tenure.command(&["migrate", "--store", &place.url]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    for process in [start(), start(), start()] {
+        Ran::of(process.wait_with_output().unwrap()).ok();
+    }
+    place.tenure(&["migrate"]).ok();
 }
 
 /// Checks that a duty of the old store is granted under a newer epoch than before.
@@ -347,10 +343,9 @@ fn check_next_epoch(golden: &Golden) {
     assert!(epoch > recorded["stdout"]["epoch"].as_u64().unwrap(), "{epoch}: {recorded}");
 }
 
-fn check_switchboard(golden: &Golden, token: &str) {
+fn check_switchboard(golden: &Golden, store: &str) {
     golden.compare(SWITCHBOARD);
-    let token: Value =
-        serde_json::from_str(&std::fs::read_to_string(fixture(token)).unwrap()).unwrap();
+    let token: Value = serde_json::from_str(&old::token(store).unwrap()).unwrap();
     let mut server = golden.place.serve(&[]);
     server.token = token["token"].as_str().map(str::to_owned);
     let inbox = server.get(&format!("{INBOX}?limit=100")).is(200);
@@ -362,6 +357,11 @@ fn check_switchboard(golden: &Golden, token: &str) {
         ("duplicate", timeless("", duplicate)),
     ]);
     submit(&server, "5");
+    submit_under(&server, "6", "19").refused(409, "fenced");
+    // A reader goes on from a cursor that the old version has returned.
+    let cursor = inbox["data"][1]["cursor"].as_str().unwrap();
+    let rest = server.get(&format!("{INBOX}?after={cursor}&limit=1")).is(200);
+    assert_eq!(rest["data"], json!([inbox["data"][2]]));
     let after = server.inbox();
     let position = |message: &Value| message["position"].as_i64().unwrap();
     let last = inbox["data"].as_array().unwrap().last().unwrap();
