@@ -9,6 +9,10 @@ use libtest_mimic::{Arguments, Trial};
 use tenure_core::Mutant;
 use tenure_store::conformance::{self, Kit, StoreFixture};
 
+/// Topics that have nothing to do with what a store of an earlier version holds (`adopt` uses fresh
+/// stores). They run on such stores in `cargo xtask soak` only.
+const UNRELATED: [&str; 6] = ["adopt", "limits", "names", "race", "survey", "watch"];
+
 fn main() {
     if let Ok(name) = std::env::var(Mutant::VARIABLE) {
         Mutant::turn_on(&name).unwrap();
@@ -16,7 +20,9 @@ fn main() {
     let runtime = Arc::new(tokio::runtime::Runtime::new().unwrap());
     let mut trials = Vec::new();
     for (backend, place) in runtime.block_on(fixtures::under_test()) {
-        trials.extend(conformance::all().map(|case| {
+        let few = backend.ends_with(fixtures::OLD) && !fixtures::is_soak();
+        let cases = conformance::all().filter(|case| !few || !UNRELATED.contains(&case.topic));
+        trials.extend(cases.map(|case| {
             let (runtime, place): (_, Arc<dyn StoreFixture>) = (runtime.clone(), place.clone());
             Trial::test(format!("{backend}::{}::{}", case.topic, case.name), move || {
                 runtime.block_on(async { (case.run)(Kit::new(place).await).await });

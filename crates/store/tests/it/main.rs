@@ -15,3 +15,11 @@ mod signing;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod transfer;
+#[cfg(all(
+    feature = "etcd",
+    feature = "file",
+    feature = "postgres",
+    feature = "redis",
+    feature = "sqlite"
+))]
+mod upgrade;
