@@ -6,3 +6,4 @@ mod place;
 mod postgres;
 mod sqlite;
 mod storage;
+mod upgrade;

@@ -9,12 +9,16 @@ use tempfile::TempDir;
 use tenure_core::Mutant;
 use tenure_store::{IfAbsent, StoreUrl};
 use tenure_switchboard::storage::{self, Storage};
+use testkit::old;
 
 /// Number of schemas created in this run.
 static SCHEMAS: AtomicU64 = AtomicU64::new(0);
 
 /// Unused schemas, kept because creating one takes longer than most cases.
 static FREE: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// The schema of version 0.1, in a database of its own.
+const OLD_SCHEMA: &str = "tenure";
 
 const EMPTY: &str = "DELETE FROM message_inbox; DELETE FROM ingest_dedupe;
     DELETE FROM ingest_fence; DELETE FROM dead_letter; DELETE FROM connector_tokens;
@@ -105,6 +109,37 @@ impl Place {
         Some(Self::new(At::Postgres { url, schema }).await)
     }
 
+    /// Returns the file of version 0.1 with the tables of this one, and without its data.
+    pub async fn sqlite_v0_1() -> Option<Self> {
+        let place = Self::old_sqlite().await;
+        place.empty().await;
+        let now = i64::try_from(tenure_duty::process::unix_micros()).unwrap();
+        place.set_clock(now).await;
+        Some(place)
+    }
+
+    /// Returns the file of version 0.1 with its data.
+    pub async fn old_sqlite() -> Self {
+        let folder = TempDir::new().unwrap();
+        old::sqlite(&file(&folder)).unwrap();
+        Self::updated(At::Sqlite(folder)).await
+    }
+
+    /// Returns the schema of version 0.1 with its data.
+    pub async fn old_postgres() -> Option<Self> {
+        let url = testkit::service(testkit::TEST_POSTGRES)?;
+        let (url, schema) = (old::postgres(&url).unwrap(), OLD_SCHEMA.to_owned());
+        Some(Self::updated(At::Postgres { url, schema }).await)
+    }
+
+    /// Lets replicas of this version bring an older storage up to date at the same time.
+    async fn updated(at: At) -> Self {
+        let url = at.url();
+        let open = || async { storage::open(&url, IfAbsent::Refuse).await.map(drop).unwrap() };
+        tokio::join!(open(), open(), open());
+        Self::new(at).await
+    }
+
     async fn new(at: At) -> Self {
         let storage = storage::open(&at.url(), IfAbsent::Create).await.unwrap();
         Self { at, storage }
@@ -177,7 +212,9 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         // After a failure, the schema may still be in use.
-        if let (At::Postgres { schema, .. }, false) = (&self.at, std::thread::panicking()) {
+        if let (At::Postgres { schema, .. }, false) = (&self.at, std::thread::panicking())
+            && schema != OLD_SCHEMA
+        {
             FREE.lock().unwrap().push(schema.clone());
         }
     }

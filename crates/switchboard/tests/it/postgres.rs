@@ -159,7 +159,7 @@ async fn a_stale_holder_is_fenced_under_any_default_isolation() {
     }
 }
 
-async fn client(url: &str) -> Client {
+pub async fn client(url: &str) -> Client {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
     tokio::spawn(connection);
     client

@@ -21,30 +21,25 @@ mod tidy;
 mod token;
 pub mod told;
 
-/// Every case as a test of a backend. A case that is not listed is dead code, which clippy reports.
+/// Every case as a test of a backend, and of a file of version 0.1 that was brought up to date. A
+/// case that is not listed is dead code, which clippy reports.
 macro_rules! cases {
-    ($($topic:ident { $($case:ident)* })*) => {
-        mod sqlite {
+    (on $backend:ident: $($topic:ident { $($case:ident)* })*) => {
+        mod $backend {
             $(mod $topic { $(
                 #[tokio::test(flavor = "multi_thread")]
                 async fn $case() {
-                    if let Some(place) = crate::place::Place::sqlite().await {
+                    if let Some(place) = crate::place::Place::$backend().await {
                         crate::storage::$topic::$case(place).await;
                     }
                 }
             )* })*
         }
-
-        mod postgres {
-            $(mod $topic { $(
-                #[tokio::test(flavor = "multi_thread")]
-                async fn $case() {
-                    if let Some(place) = crate::place::Place::postgres().await {
-                        crate::storage::$topic::$case(place).await;
-                    }
-                }
-            )* })*
-        }
+    };
+    ($($cases:tt)*) => {
+        cases! { on sqlite: $($cases)* }
+        cases! { on postgres: $($cases)* }
+        cases! { on sqlite_v0_1: $($cases)* }
     };
 }
 
