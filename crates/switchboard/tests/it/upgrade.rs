@@ -394,6 +394,9 @@ async fn an_upgraded_schema_has_the_tables_and_functions_of_a_new_one() {
             client.batch_execute(&format!("DROP SCHEMA {new} CASCADE")).await.unwrap();
         }
     }
+    // The ninth migration leaves this one to replicas of older versions that still run.
+    let kept = |name: &String| name.starts_with("function connector_beat(");
+    shapes[0].retain(|name, _| !kept(name));
     differ_in_nothing(&shapes[0], &shapes[1], 200);
 }
 
