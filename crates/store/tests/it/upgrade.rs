@@ -406,7 +406,7 @@ async fn retention_applies(store: &Arc<dyn Store>, known: &[(DutyKey, Epoch, Rin
     let telegram = group("telegram");
     let oldest = trail(store, &telegram).await.remove(0);
     let player = join(store, &telegram, LONG).await;
-    let new = |n| ClaimRequest::new(DutyKey::new("telegram", &format!("new{n}")).unwrap());
+    let new = |n| ClaimRequest::new(DutyKey::new("telegram", format!("new{n}")).unwrap());
     let wants: Vec<_> = (0..600).map(new).collect();
     let granted = store.claim(&player.session, &wants, &reason()).await.unwrap();
     assert!(granted.iter().all(|it| matches!(it, Claimed::Granted(_))));
