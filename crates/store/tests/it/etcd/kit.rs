@@ -206,8 +206,9 @@ pub fn refused<T>(answer: Result<T, StoreError>) -> Option<Code> {
 /// Polls until `holds`, for changes that a server makes by itself; fails after a minute.
 pub async fn until<F: Future<Output = bool>>(what: &str, mut holds: impl FnMut() -> F) {
     let start = BootClock.now();
+    let mut tick = tokio::time::interval(Duration::from_millis(20));
     while !holds().await {
         assert!(BootClock.now().since(start) < Duration::from_secs(60), "waited for {what}");
-        tokio::task::yield_now().await;
+        tick.tick().await;
     }
 }
