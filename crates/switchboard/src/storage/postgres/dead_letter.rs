@@ -38,7 +38,7 @@ impl DeadLetters for PostgresStorage {
 
     async fn letters(&self, query: &LetterQuery) -> StorageResult<Vec<StoredLetter>> {
         let LetterQuery { endpoint_identity, channel, provider, .. } = query;
-        let (after, limit) = (query.after.unwrap_or(Uuid::nil()), count(query.limit));
+        let (after, limit) = (query.after.unwrap_or_default(), count(query.limit));
         let parameters = parameters! { after, limit, endpoint_identity, channel, provider };
         let Some(state) = &query.state else {
             return self.all(sql!("letter/list"), &parameters).await;
