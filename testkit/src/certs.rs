@@ -4,11 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
-    KeyPair, KeyUsagePurpose, date_time_ymd,
-};
 use tempfile::TempDir;
+
+/// Only for those that need certificates: it is slow to compile.
+#[cfg(feature = "certificates")]
+mod make;
 
 /// Options of [`Certificates`].
 #[derive(Debug, Clone)]
@@ -80,55 +80,6 @@ pub struct Certificates {
 }
 
 impl Certificates {
-    /// Creates an authority, a certificate of it for `localhost` and `127.0.0.1`, and one for the
-    /// client named `client`. All users may read the files.
-    pub fn make(client: &str) -> Result<Self> {
-        Self::make_with(client, CertificateOptions::default())
-    }
-
-    /// Like [`Certificates::make`], with options for the server's certificate.
-    pub fn make_with(client: &str, options: CertificateOptions) -> Result<Self> {
-        let folder = tempfile::Builder::new().prefix("testkit-certs-").tempdir()?;
-        open_to_all(&folder.path().to_owned(), 0o755)?;
-        let certificates = Self { folder };
-        let own_names = if options.self_signed { options.names.clone() } else { Vec::new() };
-        let mut params = CertificateParams::new(own_names)?;
-        if options.self_signed && options.expired {
-            make_old(&mut params);
-        }
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
-        params.distinguished_name.push(DnType::CommonName, "testkit authority");
-        let key = KeyPair::generate()?;
-        let own_key = key.serialize_pem();
-        let authority = CertifiedIssuer::self_signed(params, key)?;
-        certificates.write("ca.pem", &authority.pem())?;
-        for (file, name, names, usage) in [
-            ("server", "localhost", options.names, ExtendedKeyUsagePurpose::ServerAuth),
-            ("client", client, Vec::new(), ExtendedKeyUsagePurpose::ClientAuth),
-        ] {
-            let mut params = CertificateParams::new(names)?;
-            params.distinguished_name.push(DnType::CommonName, name);
-            params.extended_key_usages = vec![usage];
-            // etcd also connects to itself with the server's certificate.
-            if file == "server" {
-                if options.expired {
-                    make_old(&mut params);
-                }
-                params.extended_key_usages.push(ExtendedKeyUsagePurpose::ClientAuth);
-            }
-            let key = KeyPair::generate()?;
-            let certificate = params.signed_by(&key, &authority)?;
-            certificates.write(&format!("{file}.pem"), &certificate.pem())?;
-            certificates.write(&format!("{file}.key"), &key.serialize_pem())?;
-        }
-        if options.self_signed {
-            certificates.write("server.pem", &authority.pem())?;
-            certificates.write("server.key", &own_key)?;
-        }
-        Ok(certificates)
-    }
-
     /// The authority's certificate.
     #[must_use]
     pub fn authority(&self) -> PathBuf {
@@ -154,36 +105,9 @@ impl Certificates {
         let (authority, client) = (self.authority(), self.client());
         TestCertificateFiles { authority, certificate, key, client, ask_clients }
     }
-
-    fn write(&self, name: &str, pem: &str) -> Result<()> {
-        let path = self.folder.path().join(name);
-        fs::write(&path, pem)?;
-        open_to_all(&path, 0o644)
-    }
-}
-
-fn make_old(params: &mut CertificateParams) {
-    params.not_before = date_time_ymd(2001, 1, 1);
-    params.not_after = date_time_ymd(2002, 1, 1);
 }
 
 fn open_to_all(path: &PathBuf, mode: u32) -> Result<()> {
     use std::os::unix::fs::PermissionsExt;
     Ok(fs::set_permissions(path, fs::Permissions::from_mode(mode))?)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_files_are_there_while_the_value_is() {
-        let certificates = Certificates::make("tenure").unwrap();
-        let folder = certificates.folder.path().to_owned();
-        for file in [certificates.authority(), certificates.server().0, certificates.client().1] {
-            assert!(fs::read_to_string(file).unwrap().starts_with("-----BEGIN "));
-        }
-        drop(certificates);
-        assert!(!folder.exists());
-    }
 }

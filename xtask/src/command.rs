@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 
+use crate::check;
 use crate::compare;
 use crate::fresh::{self, FreshPart};
 use crate::fuzz;
@@ -16,9 +17,11 @@ use crate::tidy;
 pub(crate) const USAGE: &str = "\
 usage: cargo xtask <command>
 
-  test [--only fmt|tidy|clippy|tests] [-- WORDS]
+  test [--only fmt|tidy|clippy|tests|features] [-- WORDS]
                    install what is missing, then check and test everything;
                    WORDS go to `cargo test`, as in `-- -p tenure-store epoch`
+  check            check the style, lint edited packages, and run their unit tests: an answer
+                   within a minute
   tidy             run only the style checks
   services         start the test servers, print their URLs, wait for Ctrl-C
   soak [NAME]...   run checks that take too long for every change, all or some of: features,
@@ -58,6 +61,7 @@ pub(crate) enum XtaskCommand {
         only: Option<TestStep>,
         words: Vec<String>,
     },
+    Check,
     Tidy,
     Services,
     Soak {
@@ -90,6 +94,7 @@ impl XtaskCommand {
         let (name, rest) = words.split_first()?;
         match name.as_str() {
             "test" => parse_test(rest),
+            "check" if rest.is_empty() => Some(Self::Check),
             "tidy" if rest.is_empty() => Some(Self::Tidy),
             "services" if rest.is_empty() => Some(Self::Services),
             "soak" => Some(Self::Soak { names: rest.to_vec() }),
@@ -108,6 +113,7 @@ impl XtaskCommand {
     pub(crate) fn run(self) -> Result<()> {
         match self {
             Self::Test { only, words } => test::run(only, &words),
+            Self::Check => check::run(),
             Self::Tidy => tidy::run(),
             Self::Services => servers::hold(),
             Self::Soak { names } => soak::run(&names),
@@ -202,6 +208,7 @@ mod tests {
             "",
             "tests",
             "tidy now",
+            "check core",
             "sim",
             "chaos",
             "test fmt",

@@ -14,7 +14,7 @@ const TOOL: &str = "cargo-fuzz";
 const TOOL_VERSION: &str = "0.13.2";
 
 /// Targets, each a file in `fuzz/targets`.
-const TARGETS: [&str; 5] = ["envelope", "batch", "query", "heartbeat", "bucket"];
+pub(crate) const TARGETS: [&str; 5] = ["envelope", "batch", "query", "heartbeat", "bucket"];
 
 /// Longest input.
 const MAX_INPUT_BYTES: u32 = 8_192;
@@ -28,8 +28,8 @@ pub(crate) struct FuzzOptions {
 }
 
 impl FuzzOptions {
-    /// Options for `cargo xtask soak`.
-    pub(crate) const CHECK: Self = Self { names: Vec::new(), seconds: 60 };
+    /// Options without arguments, as in `cargo xtask soak`.
+    const CHECK: Self = Self { names: Vec::new(), seconds: 60 };
 
     /// Parses the words after `fuzz`.
     pub(crate) fn parse(words: &[String]) -> Option<Self> {

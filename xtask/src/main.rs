@@ -6,16 +6,20 @@
     reason = "a terminal program that times its steps by the local clock"
 )]
 
+mod check;
 mod command;
 mod compare;
 mod fresh;
 mod fuzz;
+mod jobs;
 mod kill;
 mod openapi;
+mod programs;
 mod python;
 mod run;
 mod servers;
 mod soak;
+mod suites;
 mod test;
 mod tidy;
 

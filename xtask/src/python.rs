@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::Result;
 use testkit::{TEST_MCP_1, TEST_MCP_2};
@@ -26,8 +27,12 @@ pub(crate) fn mcp_clients() -> Result<Vec<(&'static str, String)>> {
     Ok(found)
 }
 
+/// Held while an environment is created: the second that asks for it finds it complete.
+static CREATING: Mutex<()> = Mutex::new(());
+
 /// Creates an environment with these packages, unless it exists.
 pub(crate) fn environment(packages: &[&str]) -> Result<PathBuf> {
+    let _creating = CREATING.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = PathBuf::from("target/python");
     fs::create_dir_all(&folder)?;
     let environment = fs::canonicalize(folder)?.join(packages.join("_").replace("==", "-"));

@@ -1,6 +1,7 @@
 //! Running other programs, one named step at a time.
 
 use std::env;
+use std::ffi::OsStr;
 use std::process::Command;
 use std::time::Instant;
 
@@ -23,15 +24,14 @@ const USUAL_SIGNALS: &str = "--default-signal=HUP,INT,QUIT,TERM,USR1,USR2";
 pub(crate) fn cargo(fixed: &[&str], words: &[String], variables: &[(&str, String)]) -> Result<()> {
     let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let variables = variables.iter().map(|(name, value)| (name, value));
+    check(usual(program).args(fixed).args(words).envs(variables))
+}
+
+/// Starts a program as from a terminal.
+pub(crate) fn usual(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new("env");
-    check(
-        as_typed(&mut command)
-            .arg(USUAL_SIGNALS)
-            .arg(program)
-            .args(fixed)
-            .args(words)
-            .envs(variables),
-    )
+    as_typed(&mut command).arg(USUAL_SIGNALS).arg(program);
+    command
 }
 
 /// Removes the variables that cargo sets for this program: they would make build scripts run again.

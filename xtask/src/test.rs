@@ -1,15 +1,15 @@
 //! `cargo xtask test`: everything that must hold before a change is merged.
 
 use std::env;
-use std::num::NonZero;
 use std::thread;
 
 use anyhow::Result;
 
-use crate::kill;
+use crate::programs::{self, Incremental};
 use crate::run::{cargo, step};
 use crate::servers::{self, Servers};
-use crate::tidy;
+use crate::suites::{self, TEST_THREADS, threads};
+use crate::{python, tidy};
 
 /// Feature sets of `tenure-store` that users may choose.
 const STORE_FEATURES: &[&str] = &["memory", "file", "sqlite", "postgres,redis", "etcd", "full"];
@@ -21,13 +21,17 @@ const TARGETS_FEATURES: &[&str] = &["", "redis", "postgres", "sqlite", "http", "
 pub(crate) enum TestStep {
     Fmt,
     Tidy,
+    /// Lints and builds in one pass.
     Clippy,
+    /// Runs what is built, and lints the smallest feature sets meanwhile.
     Tests,
+    /// Only the smallest feature sets.
+    Features,
 }
 
 impl TestStep {
     /// All steps, in the order in which they run: the quick ones first.
-    const ALL: [Self; 4] = [Self::Fmt, Self::Tidy, Self::Clippy, Self::Tests];
+    const ALL: [Self; 5] = [Self::Fmt, Self::Tidy, Self::Clippy, Self::Tests, Self::Features];
 
     pub(crate) fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|step| step.name() == name)
@@ -39,6 +43,7 @@ impl TestStep {
             Self::Tidy => "tidy",
             Self::Clippy => "clippy",
             Self::Tests => "tests",
+            Self::Features => "features",
         }
     }
 
@@ -48,6 +53,7 @@ impl TestStep {
             Self::Tidy => tidy::run(),
             Self::Clippy => clippy(),
             Self::Tests => tests(words),
+            Self::Features => smallest_features(),
         }
     }
 }
@@ -55,16 +61,29 @@ impl TestStep {
 /// Runs every step, or `only` one, and stops at the first that fails.
 pub(crate) fn run(only: Option<TestStep>, words: &[String]) -> Result<()> {
     step("install", "cargo xtask test", servers::install)?;
-    for chosen in TestStep::ALL.into_iter().filter(|step| only.is_none_or(|only| only == *step)) {
-        let repeat = format!("cargo xtask test --only {}", chosen.name());
-        step(chosen.name(), &repeat, || chosen.run(words))?;
-    }
-    Ok(())
+    thread::scope(|scope| {
+        if only.is_none() {
+            // Downloads while the compiler works. The tests wait for it, and report its error.
+            scope.spawn(python::mcp_clients);
+        }
+        // The tests lint the smallest feature sets beside them.
+        let all = TestStep::ALL.into_iter().filter(|step| *step != TestStep::Features);
+        let chosen: Vec<TestStep> = only.map_or_else(|| all.collect(), |only| vec![only]);
+        for chosen in chosen {
+            let repeat = format!("cargo xtask test --only {}", chosen.name());
+            step(chosen.name(), &repeat, || chosen.run(words))?;
+        }
+        Ok(())
+    })
 }
 
 fn clippy() -> Result<()> {
-    cargo(&["clippy", "--workspace", "--all-targets", "--all-features"], &denied(), &[])?;
-    // The combination that breaks most easily: no optional features.
+    programs::build_all().map(drop)
+}
+
+/// The combinations that break most easily.
+fn smallest_features() -> Result<()> {
+    // No optional features.
     alone("tenure-store", "memory")?;
     alone("tenure-targets", "")?;
     // As for users: other packages of the workspace turn on features for tests.
@@ -93,17 +112,11 @@ fn tests(words: &[String]) -> Result<()> {
     if env::var_os(TEST_THREADS).is_none() {
         variables.push((TEST_THREADS, threads().to_string()));
     }
-    cargo(&test_command(words), words, &variables)?;
-    // A choice of tests says nothing about the mutants.
-    if words.is_empty() { kill::sample(&servers) } else { Ok(()) }
-}
-
-/// Variable with the number of concurrent tests of a binary, if `--test-threads` is not given.
-const TEST_THREADS: &str = "RUST_TEST_THREADS";
-
-/// Returns two threads per core: most tests wait for servers, deadlines and the disk.
-fn threads() -> usize {
-    2 * thread::available_parallelism().map_or(1, NonZero::get)
+    if words.is_empty() {
+        return suites::run(&variables);
+    }
+    variables.extend(programs::linted(Incremental::No)?);
+    cargo(&test_command(words), words, &variables)
 }
 
 /// Omits `--workspace` for a chosen package, which it would override.

@@ -55,6 +55,11 @@ impl Default for CompareOptions {
 }
 
 impl CompareOptions {
+    /// Options for one trial of each kind, which shows a broken one as well as three.
+    pub(crate) fn once() -> Self {
+        Self { repetitions: 1, ..Self::default() }
+    }
+
     pub(crate) fn parse(words: &[String]) -> Option<Self> {
         let mut options = Self::default();
         let mut words = words.iter().map(String::as_str);

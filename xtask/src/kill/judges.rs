@@ -29,16 +29,6 @@ impl Suite {
         }
     }
 
-    /// Returns the folder in which its tests run.
-    pub(super) const fn folder(self) -> &'static str {
-        match self {
-            Self::Core => "crates/core",
-            Self::Conformance | Self::Store => "crates/store",
-            Self::Switchboard => "crates/switchboard",
-            Self::Cli => "crates/cli",
-        }
-    }
-
     /// Returns a test that uses everything once and breaks no rule: it passes under every mutant of
     /// this suite, so a mutant is not noticed for being a statement that no database accepts.
     const fn control(self) -> Option<&'static str> {

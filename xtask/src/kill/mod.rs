@@ -4,24 +4,22 @@ mod judges;
 mod places;
 mod table;
 
-use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use anyhow::{Context, Result, bail, ensure};
-use serde_json::Value;
 
 use self::judges::{JUDGES, Judge, SAMPLE, Suite};
 pub(crate) use self::judges::{has_switch, rules};
 use self::places::{Place, Sources};
 use self::table::{MutantRow, Noticed};
-use crate::run::{as_typed, output};
+use crate::programs::{self, ALL, Incremental, Program};
+use crate::run::output;
 use crate::servers::Servers;
 use crate::tidy::workspace;
 
@@ -31,7 +29,7 @@ const VARIABLE: &str = "TENURE_TEST_MUTANT";
 const THREADS: usize = 2;
 
 /// Arguments of `cargo xtask kill-table`.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KillOptions {
     /// Only this rule, such as `R5` or `S3`; then nothing is written.
     rule: Option<String>,
@@ -39,11 +37,13 @@ pub(crate) struct KillOptions {
     seeds: u64,
     /// Whether to compare with the written table, and change nothing.
     check: bool,
+    /// Whether to judge only ten mutants, with the servers of the test command.
+    sample: bool,
 }
 
 impl KillOptions {
     /// Options that compare the whole table.
-    pub(crate) const CHECK: Self = Self { rule: None, seeds: 10_000, check: true };
+    pub(crate) const CHECK: Self = Self { rule: None, seeds: 10_000, check: true, sample: false };
 
     pub(crate) fn parse(words: &[String]) -> Option<Self> {
         let mut options = Self { check: false, ..Self::CHECK };
@@ -51,6 +51,7 @@ impl KillOptions {
         while let Some(word) = words.next() {
             match word.as_str() {
                 "--check" => options.check = true,
+                "--sample" => options.sample = true,
                 "--seeds" => {
                     options.seeds = words.next()?.parse().ok().filter(|seeds| *seeds > 0)?;
                 }
@@ -61,7 +62,8 @@ impl KillOptions {
                 _ => return None,
             }
         }
-        (options.rule.is_none() || !options.check).then_some(options)
+        let restricted = options.rule.is_some() || options.sample;
+        (!restricted || !options.check).then_some(options)
     }
 }
 
@@ -78,8 +80,12 @@ type Results = BTreeMap<(String, Place), Noticed>;
 
 pub(crate) fn run(options: &KillOptions) -> Result<()> {
     let root = workspace()?;
+    if options.sample {
+        return sample(&root, options.seeds);
+    }
+    let servers = Servers::start()?;
     let wanted = |mutant: &Mutant| options.rule.as_ref().is_none_or(|rule| *rule == mutant.rule);
-    let lines = judge(&root, wanted, options.seeds, Servers::start)?;
+    let lines = judge(&root, wanted, options.seeds, &servers.variables())?;
     if options.rule.is_some() {
         return Ok(());
     }
@@ -94,10 +100,10 @@ pub(crate) fn run(options: &KillOptions) -> Result<()> {
     Ok(())
 }
 
-/// Judges ten mutants, from every store and database.
-pub(crate) fn sample(servers: &Servers) -> Result<()> {
+/// Judges ten mutants, from every store and database, with the servers that variables name.
+fn sample(root: &Path, seeds: u64) -> Result<()> {
     let wanted = |mutant: &Mutant| SAMPLE.contains(&mutant.name.as_str());
-    let lines = judge(&workspace()?, wanted, KillOptions::CHECK.seeds, || Ok(servers))?;
+    let lines = judge(root, wanted, seeds, &[])?;
     let judged: BTreeSet<&str> = lines.iter().map(|line| line.name.as_str()).collect();
     ensure!(judged.len() == SAMPLE.len(), "only {judged:?} of the sample are mutants");
     eprintln!("{} mutants noticed in {} places", judged.len(), lines.len());
@@ -106,13 +112,13 @@ pub(crate) fn sample(servers: &Servers) -> Result<()> {
 
 /// Turns on each wanted mutant, and returns what noticed it in each place where it breaks its rule.
 /// Fails if nothing did.
-fn judge<S: Borrow<Servers>>(
+fn judge(
     root: &Path,
     wanted: impl Fn(&Mutant) -> bool,
     seeds: u64,
-    servers: impl FnOnce() -> Result<S>,
+    variables: &[(&'static str, String)],
 ) -> Result<Vec<MutantRow>> {
-    let sim = build_sim(root)?;
+    let sim = build_sim()?;
     let all = list(&sim)?;
     if let Some(judge) = JUDGES.iter().find(|one| !all.iter().any(|m| m.name == one.mutant)) {
         bail!("{judge:?} judges a mutant that does not exist");
@@ -123,8 +129,7 @@ fn judge<S: Borrow<Servers>>(
     let judges: Vec<&Judge> =
         JUDGES.iter().filter(|one| mutants.iter().any(|m| m.name == one.mutant)).collect();
     if !judges.is_empty() {
-        let servers = servers()?;
-        noticed.extend(test(root, &judges, &sources, &servers.borrow().variables())?);
+        noticed.extend(test(&judges, &sources, variables)?);
     }
     let mut rows = Vec::new();
     for mutant in &mutants {
@@ -155,42 +160,11 @@ fn rows_of(mutant: &Mutant, files: &[String], noticed: &Results) -> Result<Vec<M
     Ok(rows)
 }
 
-/// All features of the workspace, as for the tests, so that nothing is compiled twice.
-const ALL: &[&str] = &["--workspace", "--all-features"];
-
-/// Builds with cargo, and returns the programs by package and target.
-fn build(root: &Path, words: &[&str]) -> Result<BTreeMap<(String, String), PathBuf>> {
-    let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(program);
-    as_typed(&mut command)
-        .current_dir(root)
-        .args(words)
-        .arg("--message-format=json-render-diagnostics");
-    let said = output(command.stderr(Stdio::inherit()))?;
-    let mut programs = BTreeMap::new();
-    for line in said.lines() {
-        let json: Value = serde_json::from_str(line)?;
-        let text = |value: &Value| value.as_str().map(str::to_owned);
-        let package = text(&json["manifest_path"]).and_then(|path| package_of(&path));
-        let names = package.zip(text(&json["target"]["name"]));
-        if let (Some(names), Some(path)) = (names, text(&json["executable"])) {
-            programs.insert(names, PathBuf::from(path));
-        }
-    }
-    Ok(programs)
-}
-
-/// Returns the name of a package from its manifest.
-fn package_of(manifest: &str) -> Option<String> {
-    let text = fs::read_to_string(manifest).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("name = "))?;
-    Some(line.trim_matches('"').to_owned())
-}
-
-fn build_sim(root: &Path) -> Result<PathBuf> {
+fn build_sim() -> Result<PathBuf> {
     let words = [&["build"][..], ALL, &["--bin", "tenure-sim"]].concat();
-    let name = ("tenure-sim".to_owned(), "tenure-sim".to_owned());
-    build(root, &words)?.remove(&name).context("no simulator was built")
+    let built = programs::build(&words, Incremental::No)?;
+    let sim = built.into_iter().find(|program| program.target == "tenure-sim");
+    Ok(sim.context("no simulator was built")?.path)
 }
 
 fn list(sim: &Path) -> Result<Vec<Mutant>> {
@@ -268,7 +242,6 @@ fn until_noticed(sim: &Path, trial: &SimulatedMutant<'_>, seeds: u64) -> Result<
 /// Runs the tests of the judges: each must pass by itself, and fail while its mutant is on, while
 /// the controls still pass.
 fn test(
-    root: &Path,
     judges: &[&Judge],
     sources: &Sources,
     variables: &[(&'static str, String)],
@@ -279,7 +252,7 @@ fn test(
     if judges.iter().any(|judge| judge.suite == Suite::Core) {
         words.push("--lib");
     }
-    let programs = build(root, &words)?;
+    let programs = programs::build(&words, Incremental::No)?;
     let mut results = Results::new();
     for judge in judges {
         let files = sources.of(judge.mutant);
@@ -287,9 +260,8 @@ fn test(
         let tests: Vec<_> = judge.tests().into_iter().filter(is_judged).collect();
         let names: Vec<&str> = tests.iter().map(|(name, _)| name.as_str()).collect();
         let controls = judge.controls();
-        let run = |names: &[&str], mutant| {
-            verdicts(root, &programs, judge.suite, names, mutant, variables)
-        };
+        let run =
+            |names: &[&str], mutant| verdicts(&programs, judge.suite, names, mutant, variables);
         let failed = run(&names, None)?.into_iter().find(|(_, passed)| !passed);
         ensure!(failed.is_none(), "{failed:?} fails without a mutant");
         let controls: Vec<&str> = controls.iter().map(String::as_str).collect();
@@ -310,20 +282,19 @@ fn test(
 
 /// Runs tests of a program, and returns which passed; fails if one has no verdict.
 fn verdicts(
-    root: &Path,
-    programs: &BTreeMap<(String, String), PathBuf>,
+    programs: &[Program],
     suite: Suite,
     names: &[&str],
     mutant: Option<&str>,
     variables: &[(&'static str, String)],
 ) -> Result<BTreeMap<String, bool>> {
     let (package, target) = suite.target();
-    let program = programs.get(&(package.to_owned(), target.to_owned()));
+    let program = programs.iter().find(|one| one.package == package && one.target == target);
     let program = program.with_context(|| format!("{package} has no tests {target}"))?;
     let mut verdicts = BTreeMap::new();
     for filter in filters(suite, names) {
-        let mut command = Command::new(program);
-        command.current_dir(root.join(suite.folder())).args(filter).env_remove(VARIABLE);
+        let mut command = Command::new(&program.path);
+        command.current_dir(&program.folder).args(filter).env_remove(VARIABLE);
         command.envs(variables.iter().map(|(name, value)| (name, value)));
         command.envs(mutant.map(|name| (VARIABLE, name)));
         let said = String::from_utf8_lossy(&command.output()?.stdout).into_owned();
@@ -366,10 +337,10 @@ mod tests {
         let parse = |line: &str| {
             KillOptions::parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
         };
-        let all = KillOptions { rule: None, seeds: 10_000, check: false };
-        assert_eq!(parse(""), Some(all));
+        let all = KillOptions { check: false, ..KillOptions::CHECK };
+        assert_eq!(parse(""), Some(all.clone()));
         assert_eq!(parse("--check"), Some(KillOptions::CHECK));
-        let one = KillOptions { rule: Some("R5".to_owned()), seeds: 7, check: false };
+        let one = KillOptions { rule: Some("R5".to_owned()), seeds: 7, ..all.clone() };
         assert_eq!(parse("--rule R5 --seeds 7"), Some(one));
         assert!(parse("--rule S11").is_some());
         for line in [
@@ -379,6 +350,7 @@ mod tests {
             "--rule",
             "--seeds 0",
             "--rule R5 --check",
+            "--sample --check",
             "R5",
         ] {
             assert_eq!(parse(line), None, "{line}");
