@@ -7,6 +7,8 @@
 //! Why: docs/decisions/0022-sqlite-own-retry.md
 
 use std::sync::Arc;
+#[cfg(feature = "conformance")]
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use rusqlite::Connection;
@@ -25,8 +27,14 @@ type Job = Box<dyn FnOnce(&mut SqliteConnection) + Send>;
 
 /// A handle to the thread; it ends when the last handle is dropped.
 #[derive(Clone, Debug)]
-pub struct Worker {
-    jobs: mpsc::Sender<Job>,
+pub struct Worker(JobRunner);
+
+#[derive(Clone, Debug)]
+enum JobRunner {
+    Thread(mpsc::Sender<Job>),
+    /// The caller's thread, for simulations.
+    #[cfg(feature = "conformance")]
+    Caller(Arc<Mutex<SqliteConnection>>),
 }
 
 /// Whether a connection yields to others.
@@ -45,6 +53,7 @@ const MAX_WRITE_STREAK: Duration = Duration::from_millis(4);
 const YIELD_PAUSE: Duration = Duration::from_millis(1);
 
 /// Connection with the times of its own writes.
+#[derive(Debug)]
 pub struct SqliteConnection {
     pub(super) connection: Connection,
     clock: Arc<dyn Clock>,
@@ -104,9 +113,9 @@ impl SqliteConnection {
     /// Runs `job` outside a transaction, for statements that SQLite refuses inside one.
     pub fn outside_transaction<T>(
         &mut self,
-        job: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+        job: impl FnOnce(&mut Connection) -> rusqlite::Result<T>,
     ) -> StoreResult<T> {
-        job(&self.connection).map_err(statement_error)
+        job(&mut self.connection).map_err(statement_error)
     }
 
     fn note_write(&mut self, began: LocalInstant) {
@@ -141,7 +150,14 @@ impl Worker {
         thread.spawn(run).map_err(|error| {
             StoreError::refused(Code::Failed, format!("cannot start the SQLite thread: {error}"))
         })?;
-        Ok(Self { jobs })
+        Ok(Self(JobRunner::Thread(jobs)))
+    }
+
+    /// Wraps a connection for simulations: jobs run on the caller's thread, so the same calls have
+    /// the same results.
+    #[cfg(feature = "conformance")]
+    pub fn on_caller(connection: SqliteConnection) -> Self {
+        Self(JobRunner::Caller(Arc::new(Mutex::new(connection))))
     }
 
     /// Runs a job on the thread and waits for its answer.
@@ -175,13 +191,22 @@ impl Worker {
     ) -> StoreResult<PendingJob<T>> {
         let (answer, wait) = oneshot::channel();
         let job: Job = Box::new(move |connection| drop(answer.send(job(connection))));
-        let gone = || StoreError::refused(Code::Failed, "the SQLite thread has ended");
-        let queued = tokio::time::timeout(JOB_TIMEOUT, self.jobs.send(job)).await;
-        match queued {
-            Err(_) => return Err(StoreError::refused(Code::Busy, "the job queue stayed full")),
-            Ok(sent) => sent.map_err(|_| gone())?,
+        match &self.0 {
+            JobRunner::Thread(jobs) => queue(jobs, job).await?,
+            #[cfg(feature = "conformance")]
+            JobRunner::Caller(connection) => {
+                job(&mut connection.lock().unwrap_or_else(PoisonError::into_inner));
+            }
         }
         Ok(PendingJob(wait))
+    }
+}
+
+async fn queue(jobs: &mpsc::Sender<Job>, job: Job) -> StoreResult<()> {
+    let gone = || StoreError::refused(Code::Failed, "the SQLite thread has ended");
+    match tokio::time::timeout(JOB_TIMEOUT, jobs.send(job)).await {
+        Err(_) => Err(StoreError::refused(Code::Busy, "the job queue stayed full")),
+        Ok(sent) => sent.map_err(|_| gone()),
     }
 }
 

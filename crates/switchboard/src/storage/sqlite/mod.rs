@@ -15,9 +15,12 @@ mod registry;
 mod replica;
 mod retention;
 mod row;
+#[cfg(feature = "simulation")]
+mod simulation;
 mod token;
 mod wal;
 
+use std::fmt::Debug;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -71,6 +74,23 @@ pub struct SqliteStorage {
     writer: Worker,
     reader: Worker,
     wal: wal::WalCheckpointer,
+    clock: Arc<dyn WallClock>,
+}
+
+/// The store's clock. Only a simulation has another one than [`SystemClock`].
+pub trait WallClock: Debug + Send + Sync + 'static {
+    /// Returns the time in Unix microseconds.
+    fn now(&self) -> i64;
+}
+
+/// Clock of this host.
+#[derive(Debug)]
+struct SystemClock;
+
+impl WallClock for SystemClock {
+    fn now(&self) -> i64 {
+        i64::try_from(process::unix_micros()).unwrap_or(i64::MAX)
+    }
 }
 
 /// Opens the file, updates its tables and starts the threads.
@@ -107,13 +127,9 @@ fn open_blocking(path: &PathBuf, if_absent: IfAbsent) -> StorageResult<SqliteSto
     Ok(SqliteStorage {
         writer: Worker::start("switch-writer", writer)?,
         reader: Worker::start("switch-reader", reader)?,
-        wal: wal::WalCheckpointer::start(checkpointer)?,
+        wal: wal::WalCheckpointer::new(Worker::start("switch-log", checkpointer)?),
+        clock: Arc::new(SystemClock),
     })
-}
-
-/// Returns the wall clock in Unix microseconds.
-fn now() -> i64 {
-    i64::try_from(process::unix_micros()).unwrap_or(i64::MAX)
 }
 
 /// Classifies an error before `COMMIT`: a row that can never be stored is `Unstorable`.
@@ -136,8 +152,9 @@ impl SqliteStorage {
         &self,
         job: impl FnOnce(&Connection, i64) -> rusqlite::Result<T> + Send + 'static,
     ) -> StorageResult<T> {
-        let job = |connection: &mut SqliteConnection| {
-            connection.write(|db, _| job(db, now()).map_err(failed))
+        let clock = Arc::clone(&self.clock);
+        let job = move |connection: &mut SqliteConnection| {
+            connection.write(|db, _| job(db, clock.now()).map_err(failed))
         };
         Ok(self.writer.run(job).await?)
     }
@@ -161,8 +178,9 @@ impl SqliteStorage {
         &self,
         job: impl FnOnce(&Connection, i64) -> rusqlite::Result<T> + Send + 'static,
     ) -> StorageResult<T> {
-        let job = |connection: &mut SqliteConnection| {
-            connection.read(|db, _| job(db, now()).map_err(failed))
+        let clock = Arc::clone(&self.clock);
+        let job = move |connection: &mut SqliteConnection| {
+            connection.read(|db, _| job(db, clock.now()).map_err(failed))
         };
         Ok(self.reader.run(job).await?)
     }

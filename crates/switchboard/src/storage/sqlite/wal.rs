@@ -10,7 +10,6 @@ use rusqlite::Connection;
 use tenure_store::sql::sqlite::{SqliteConnection, Worker};
 
 use super::super::SubmissionOutcome;
-use crate::error::StorageResult;
 
 /// Number of new rows, of a few pages each, after which the log is checkpointed.
 const CHECKPOINT_ROWS: usize = 500;
@@ -43,9 +42,8 @@ impl Drop for RunningCheckpoint {
 }
 
 impl WalCheckpointer {
-    pub(super) fn start(connection: SqliteConnection) -> StorageResult<Self> {
-        let worker = Worker::start("switch-log", connection)?;
-        Ok(Self { worker, rows: AtomicUsize::new(0), is_running: Arc::default() })
+    pub(super) fn new(worker: Worker) -> Self {
+        Self { worker, rows: AtomicUsize::new(0), is_running: Arc::default() }
     }
 
     /// Counts new rows and checkpoints the log when there are enough.
