@@ -43,7 +43,14 @@ impl Coverage {
         let changes = Change::ALL.iter().map(|change| ("record", change.as_str()));
         let drains = DRAINS.iter().map(|why| ("drain", *why));
         let operators = OPERATORS.iter().map(|what| ("operator", *what));
-        let expected = stores.chain(faults).chain(changes).chain(drains).chain(operators);
+        self.missing_of(stores.chain(faults).chain(changes).chain(drains).chain(operators))
+    }
+
+    /// Returns the expected things that were not reached.
+    pub fn missing_of(
+        &self,
+        expected: impl Iterator<Item = (&'static str, &'static str)>,
+    ) -> Vec<String> {
         expected
             .filter(|(kind, what)| self.of(kind, what) == 0)
             .map(|(kind, what)| format!("{kind} {what}"))

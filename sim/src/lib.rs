@@ -14,6 +14,7 @@ pub mod model;
 mod rng;
 mod scenario;
 mod sink;
+pub mod switchboard;
 mod trace;
 mod worker;
 mod world;

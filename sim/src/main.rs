@@ -8,11 +8,12 @@ use std::thread;
 
 use tenure_core::Mutant;
 use tenure_sim::model::{self, ModelBounds, Without};
-use tenure_sim::{CheckFinding, Coverage, differs, run};
+use tenure_sim::{CheckFinding, Coverage, SeedReport, differs, run, switchboard};
 
 const USAGE: &str = "\
 usage: cargo xtask sim --seeds COUNT [--from SEED] [--threads COUNT] [--failures COUNT]
-       cargo xtask sim --seed SEED
+                       [--world engine|switchboard]
+       cargo xtask sim --seed SEED [--world engine|switchboard]
        cargo xtask model [--instances COUNT] [--duties COUNT] [--epochs MOST] [--depth MOST]
                          [--paused MOST] [--drained MOST] [--ttl STEPS] [--joined 1]
                          [--lost MOST] [--troubled MOST] [--losses MOST]
@@ -20,14 +21,60 @@ usage: cargo xtask sim --seeds COUNT [--from SEED] [--threads COUNT] [--failures
 
 with a rule switched off, in a build with the feature `mutants`:
        tenure-sim --mutants
-       tenure-sim --mutant NAME --seeds COUNT
-       tenure-sim --mutant NAME --seed SEED";
+       tenure-sim --mutant NAME --seeds COUNT [--world engine|switchboard]
+       tenure-sim --mutant NAME --seed SEED [--world engine|switchboard]";
+
+/// Part of Tenure that the seeds simulate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SimWorldKind {
+    Engine,
+    Switchboard,
+}
+
+impl SimWorldKind {
+    fn parse(word: &str) -> Option<Self> {
+        match word {
+            "engine" => Some(Self::Engine),
+            "switchboard" => Some(Self::Switchboard),
+            _ => None,
+        }
+    }
+
+    fn run(self, seed: u64, traced: bool) -> SeedReport {
+        match self {
+            Self::Engine => run(seed, traced),
+            Self::Switchboard => switchboard::run(seed, traced),
+        }
+    }
+
+    fn differs(self, seed: u64) -> Option<CheckFinding> {
+        match self {
+            Self::Engine => differs(seed),
+            Self::Switchboard => switchboard::differs(seed),
+        }
+    }
+
+    fn missing(self, coverage: &Coverage) -> Vec<String> {
+        match self {
+            Self::Engine => coverage.missing(),
+            Self::Switchboard => switchboard::missing(coverage),
+        }
+    }
+
+    /// Returns the arguments that choose it.
+    fn words(self) -> &'static str {
+        match self {
+            Self::Engine => "",
+            Self::Switchboard => " --world switchboard",
+        }
+    }
+}
 
 /// Parsed command line.
 #[derive(Debug, PartialEq, Eq)]
 enum SimCommand {
     /// One seed, with its trace.
-    One(u64),
+    One(SimWorldKind, u64),
     /// Seeds one after another.
     Many(Many),
     /// The model checker.
@@ -37,6 +84,7 @@ enum SimCommand {
 /// Range of seeds and limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Many {
+    world: SimWorldKind,
     from: u64,
     count: u64,
     threads: u64,
@@ -57,7 +105,7 @@ fn main() -> ExitCode {
     }
     let passed = match parse(words) {
         Some(SimCommand::Many(seeds)) if mutant.is_some() => until_caught(seeds),
-        Some(SimCommand::One(seed)) => replay(seed),
+        Some(SimCommand::One(world, seed)) => replay(world, seed),
         Some(SimCommand::Many(seeds)) => many(seeds),
         Some(SimCommand::Model(bounds)) => explore(bounds),
         None => {
@@ -72,11 +120,16 @@ fn parse(words: &[String]) -> Option<SimCommand> {
     if let Some((_, rest)) = words.split_first().filter(|(first, _)| *first == "model") {
         return parse_model(rest).map(SimCommand::Model);
     }
-    let (mut seed, mut count) = (None, None);
+    let (mut world, mut seed, mut count) = (SimWorldKind::Engine, None, None);
     let (mut from, mut threads, mut enough) = (0, 2, 10);
     let mut words = words.iter();
     while let Some(word) = words.next() {
-        let value = words.next()?.parse().ok()?;
+        let value = words.next()?;
+        if word == "--world" {
+            world = SimWorldKind::parse(value)?;
+            continue;
+        }
+        let value = value.parse().ok()?;
         match word.as_str() {
             "--seed" => seed = Some(value),
             "--seeds" => count = Some(value),
@@ -87,9 +140,9 @@ fn parse(words: &[String]) -> Option<SimCommand> {
         }
     }
     match (seed, count) {
-        (Some(seed), None) => Some(SimCommand::One(seed)),
+        (Some(seed), None) => Some(SimCommand::One(world, seed)),
         (None, Some(count)) if threads > 0 => {
-            Some(SimCommand::Many(Many { from, count, threads, enough }))
+            Some(SimCommand::Many(Many { world, from, count, threads, enough }))
         }
         _ => None,
     }
@@ -141,10 +194,10 @@ fn list() -> ExitCode {
 }
 
 /// Runs seeds in order until a checker finds something; prints how many it took, and the checkers.
-fn until_caught(Many { from, count, .. }: Many) -> bool {
+fn until_caught(Many { world, from, count, .. }: Many) -> bool {
     for seed in from..from + count {
         let mut found: Vec<&str> =
-            run(seed, false).findings.iter().map(|one| one.checker).collect();
+            world.run(seed, false).findings.iter().map(|one| one.checker).collect();
         if !found.is_empty() {
             found.sort_unstable();
             found.dedup();
@@ -157,10 +210,13 @@ fn until_caught(Many { from, count, .. }: Many) -> bool {
 }
 
 /// Runs one seed and prints its whole trace.
-fn replay(seed: u64) -> bool {
-    let outcome = run(seed, true);
+fn replay(world: SimWorldKind, seed: u64) -> bool {
+    let outcome = world.run(seed, true);
     for line in &outcome.trace {
         println!("{line}");
+    }
+    for finding in &outcome.findings {
+        println!("{finding}");
     }
     println!("seed {seed}: {}", if outcome.findings.is_empty() { "passed" } else { "FAILED" });
     outcome.findings.is_empty()
@@ -181,7 +237,7 @@ const REPLAYED: u64 = 50;
 const REACHES_ALL: u64 = 1000;
 
 fn many(seeds: Many) -> bool {
-    let Many { from, count, threads, .. } = seeds;
+    let Many { world, from, count, threads, .. } = seeds;
     let shared = RunState::default();
     thread::scope(|scope| {
         for _ in 0..threads {
@@ -191,7 +247,7 @@ fn many(seeds: Many) -> bool {
     let coverage = shared.coverage.into_inner().unwrap_or_else(PoisonError::into_inner);
     println!("{coverage}");
     let (done, failed) = (shared.next.into_inner().min(count), shared.failed.into_inner());
-    let missing = if done < REACHES_ALL { Vec::new() } else { coverage.missing() };
+    let missing = if done < REACHES_ALL { Vec::new() } else { world.missing(&coverage) };
     for missing in &missing {
         println!("never reached: {missing}");
     }
@@ -199,7 +255,7 @@ fn many(seeds: Many) -> bool {
     failed == 0 && missing.is_empty()
 }
 
-fn some(shared: &RunState, Many { from, count, enough, .. }: Many) {
+fn some(shared: &RunState, Many { world, from, count, enough, .. }: Many) {
     let mut coverage = Coverage::default();
     while !shared.stop.load(Ordering::Relaxed) {
         let number = shared.next.fetch_add(1, Ordering::Relaxed);
@@ -207,12 +263,12 @@ fn some(shared: &RunState, Many { from, count, enough, .. }: Many) {
             break;
         }
         let seed = from + number;
-        let outcome = run(seed, false);
+        let outcome = world.run(seed, false);
         coverage.add(&outcome.coverage);
-        let replayed = number.is_multiple_of(REPLAYED).then(|| differs(seed)).flatten();
+        let replayed = number.is_multiple_of(REPLAYED).then(|| world.differs(seed)).flatten();
         let findings: Vec<CheckFinding> = outcome.findings.into_iter().chain(replayed).collect();
         if !findings.is_empty() {
-            report(seed, &findings);
+            report(world, seed, &findings);
             if shared.failed.fetch_add(1, Ordering::Relaxed) + 1 >= enough {
                 shared.stop.store(true, Ordering::Relaxed);
             }
@@ -224,15 +280,16 @@ fn some(shared: &RunState, Many { from, count, enough, .. }: Many) {
     shared.coverage.lock().unwrap_or_else(PoisonError::into_inner).add(&coverage);
 }
 
-fn report(seed: u64, findings: &[CheckFinding]) {
+fn report(world: SimWorldKind, seed: u64, findings: &[CheckFinding]) {
     // Runs keep no trace; the seed is run again to get it.
-    let trace = run(seed, true).trace;
+    let trace = world.run(seed, true).trace;
     let last = &trace[trace.len().saturating_sub(40)..];
     let findings: Vec<String> = findings.iter().map(ToString::to_string).collect();
     println!(
-        "{}\nseed {seed} FAILED\n{}\nreplay it with: cargo xtask sim --seed {seed}\n",
+        "{}\nseed {seed} FAILED\n{}\nreplay it with: cargo xtask sim --seed {seed}{}\n",
         last.join("\n"),
-        findings.join("\n")
+        findings.join("\n"),
+        world.words()
     );
 }
 
@@ -244,9 +301,10 @@ mod tests {
     fn words_make_a_command_or_none() {
         let parse =
             |line: &str| parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
-        assert_eq!(parse("--seed 7"), Some(SimCommand::One(7)));
-        let many = SimCommand::Many(Many { from: 5, count: 9, threads: 2, enough: 10 });
-        assert_eq!(parse("--seeds 9 --from 5"), Some(many));
+        assert_eq!(parse("--seed 7"), Some(SimCommand::One(SimWorldKind::Engine, 7)));
+        let world = SimWorldKind::Switchboard;
+        let many = SimCommand::Many(Many { world, from: 5, count: 9, threads: 2, enough: 10 });
+        assert_eq!(parse("--seeds 9 --from 5 --world switchboard"), Some(many));
         let bounds = ModelBounds { late: 1, early: true, ..ModelBounds::new(3, 1) };
         let line = "model --instances 3 --duties 1 --late 1 --early 1";
         assert_eq!(parse(line), Some(SimCommand::Model(bounds)));
@@ -258,6 +316,7 @@ mod tests {
             "--seed",
             "--seed x",
             "--seeds 1 --threads 0",
+            "--seeds 1 --world other",
             "--seed 1 --seeds 2",
             "7",
         ] {

@@ -28,6 +28,8 @@ macro_rules! text_enum {
     };
 }
 
+pub(crate) use text_enum;
+
 text_enum! {
     /// Kind of store to simulate.
     Kind {
