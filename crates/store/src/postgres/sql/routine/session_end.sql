@@ -36,6 +36,9 @@ BEGIN
         WHERE group_name = p_group AND instance = p_instance AND nonce = p_nonce AND held
         ORDER BY duty FOR UPDATE
     ) AS locked;
+    -- Waits for claims of this session, which lock it FOR KEY SHARE: their grants are freed, too.
+    PERFORM FROM tenure.session
+    WHERE group_name = p_group AND instance = p_instance AND nonce = p_nonce FOR UPDATE;
     UPDATE tenure.session SET ended = true
     WHERE group_name = p_group AND instance = p_instance AND nonce = p_nonce
         AND NOT ended AND expires_at > clock_timestamp();
@@ -59,6 +62,8 @@ DECLARE
     v_freed bigint := 0;
 BEGIN
     PERFORM tenure.check_isolation();
+    -- Before the insertion: an adoption locks this table first, and then that of the sessions.
+    LOCK TABLE tenure.hold IN ROW SHARE MODE;
     INSERT INTO tenure.session (
         group_name, instance, nonce, note, ttl, expires_at, ended, left_count
     ) VALUES (
