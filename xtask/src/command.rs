@@ -49,6 +49,9 @@ usage: cargo xtask <command>
   compare [--systems NAME,...] [--faults NAME,...] [--reps N] [--jobs N] [--write]
                    compare `tenure run` with other locks under the same faults; --write
                    puts the result into docs/comparison.md
+  isolation [--pairs A,B] [--level LEVEL] [--stop TEXT] [--list]
+                   run pairs of PostgreSQL operations, one stopped at each lock, at each
+                   isolation level
   chaos --store sqlite|postgres|redis|etcd [--minutes N] [--seed SEED]
                    run real instances on a private store while faults occur
   chaos WORDS      run another chaos command; `chaos --help` lists them";
@@ -83,6 +86,9 @@ pub(crate) enum XtaskCommand {
     KillTable(kill::KillOptions),
     Fuzz(fuzz::FuzzOptions),
     Compare(compare::CompareOptions),
+    Isolation {
+        words: Vec<String>,
+    },
     Chaos {
         words: Vec<String>,
     },
@@ -105,6 +111,7 @@ impl XtaskCommand {
             "kill-table" => kill::KillOptions::parse(rest).map(Self::KillTable),
             "fuzz" => fuzz::FuzzOptions::parse(rest).map(Self::Fuzz),
             "compare" => compare::CompareOptions::parse(rest).map(Self::Compare),
+            "isolation" => Some(Self::Isolation { words: rest.to_vec() }),
             "chaos" if !rest.is_empty() => Some(Self::Chaos { words: chaos_words(rest) }),
             _ => None,
         }
@@ -132,6 +139,9 @@ impl XtaskCommand {
             }
             Self::Fuzz(options) => fuzz::run(&options),
             Self::Compare(options) => compare::run(&options),
+            Self::Isolation { words } => {
+                step("isolation", "cargo xtask isolation", || isolation(&words))
+            }
             Self::Chaos { words } => step("chaos", "cargo xtask chaos", || chaos(&words)),
         }
     }
@@ -161,6 +171,13 @@ pub(crate) fn chaos(words: &[String]) -> Result<()> {
     }
     // Most of the time is waiting, so the debug build of the tests is fast enough.
     cargo(&["run", "--package", "tenure-chaos", "--"], words, &[])
+}
+
+/// Runs the isolation tester, in which rules can be switched off by `TENURE_TEST_MUTANT`.
+pub(crate) fn isolation(words: &[String]) -> Result<()> {
+    servers::install()?;
+    let fixed = ["run", "--package", "tenure-isolation", "--features", "mutants", "--"];
+    cargo(&fixed, words, &[])
 }
 
 fn parse_test(words: &[String]) -> Option<XtaskCommand> {

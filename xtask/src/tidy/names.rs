@@ -6,7 +6,7 @@ use super::source::{is_word, line_of};
 use super::{File, TidyFinding};
 
 /// Folders whose sources share one set of type names.
-const SOURCES: &[&str] = &["bench", "chaos", "crates", "sim", "testkit", "xtask"];
+const SOURCES: &[&str] = &["bench", "chaos", "crates", "isolation", "sim", "testkit", "xtask"];
 
 /// Constant names that do not describe what they limit or are.
 const VAGUE: &[&str] = &[
