@@ -5,6 +5,7 @@ mod planted;
 
 use std::sync::Arc;
 
+use tenure_core::Mutant;
 use tenure_isolation::{IsolationOptions, IsolationReport, PreparedServer, operations, run};
 
 /// Pairs that run in the test command: `cargo xtask isolation` runs all.
@@ -42,6 +43,9 @@ fn pair(a: &str, b: &str) -> (String, String) {
 
 /// Runs pairs on a server of their own.
 async fn run_pairs(options: &IsolationOptions) -> IsolationReport {
+    if let Ok(name) = std::env::var(Mutant::VARIABLE) {
+        Mutant::turn_on(&name).unwrap();
+    }
     let server = Arc::new(PreparedServer::start().await.unwrap());
     run(server, &operations::all(), options, |_| {}).await.unwrap()
 }

@@ -13,6 +13,8 @@ pub(super) enum Suite {
     Store,
     /// The suite of the switchboard's storage, and properties of one database.
     Switchboard,
+    /// Pairs of operations on PostgreSQL, one stopped at each lock.
+    Isolation,
     /// The binary.
     Cli,
 }
@@ -25,6 +27,7 @@ impl Suite {
             Self::Conformance => ("tenure-store", "conformance"),
             Self::Store => ("tenure-store", "it"),
             Self::Switchboard => ("tenure-switchboard", "it"),
+            Self::Isolation => ("tenure-isolation", "it"),
             Self::Cli => ("tenure-cli", "it"),
         }
     }
@@ -35,7 +38,7 @@ impl Suite {
         match self {
             Self::Conformance => Some("hold::a_plain_life"),
             Self::Switchboard => Some("commit::a_plain_life"),
-            Self::Core | Self::Store | Self::Cli => None,
+            Self::Core | Self::Store | Self::Isolation | Self::Cli => None,
         }
     }
 
@@ -149,6 +152,12 @@ pub(super) const JUDGES: &[Judge] = &[
     ),
     switchboard("s3-fence", "fence::an_older_epoch_stores_nothing"),
     switchboard("s3-owner", "fence::another_instance_at_the_same_epoch_stores_nothing"),
+    test(
+        "s3-level",
+        Suite::Isolation,
+        Place::SwitchboardPostgres,
+        "the_main_pairs_are_as_in_a_serial_order",
+    ),
     switchboard("s4-token", "token::an_ended_token_stores_nothing"),
     test(
         "s4-meanwhile",

@@ -196,7 +196,7 @@ fn simulate<'a>(
             !place.files(&files).is_empty()
                 && !judges::NOT_SIMULATED.contains(&mutant.name.as_str())
         };
-        let places = [Place::Simulator].into_iter();
+        let places = [Place::Simulator, Place::SwitchboardSimulator].into_iter();
         places
             .filter(is_judged)
             .map(move |place| SimulatedMutant { mutant, place })

@@ -28,9 +28,10 @@ const MIGRATIONS: &[Migration] = &[
     // Only functions, which are now in the newest migration.
     Migration { number: 3, name: "guard", sql: "" },
     Migration { number: 4, name: "isolation", sql: "" },
+    Migration { number: 5, name: "notices", sql: "" },
     Migration {
-        number: 5,
-        name: "notices",
+        number: 6,
+        name: "closing",
         sql: concat!(
             include_str!("sql/routine/isolation.sql"),
             include_str!("sql/routine/session_open.sql"),
