@@ -24,7 +24,7 @@ const WAITS: &str = "SELECT EXISTS (SELECT FROM pg_stat_activity
     WHERE datname = current_database() AND application_name = $1 AND wait_event_type = 'Lock'
         AND wait_event IN ('tuple', 'transactionid', 'advisory', 'relation'))";
 
-/// What two operations did.
+/// Answers of two operations, and the state after them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PairOutcome {
     pub(crate) a: Answer,
@@ -32,7 +32,7 @@ pub(crate) struct PairOutcome {
     pub(crate) state: View,
 }
 
-/// What one operation did.
+/// Answer of one operation, and the state after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Alone {
     pub(crate) answer: Answer,

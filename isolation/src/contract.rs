@@ -80,9 +80,9 @@ const FINAL: &[(&str, &[&str])] = &[
 /// An operation whose result may differ from both serial orders, and why.
 pub(crate) struct Anomaly {
     operation: &'static str,
-    /// What its answer contains if it lost against the other operation.
+    /// Part of its answer if it lost against the other operation.
     lost: &'static str,
-    /// What its answer does not contain then.
+    /// Parts that its answer does not have then.
     but_not: &'static [&'static str],
     #[allow(dead_code, reason = "for readers")]
     reason: &'static str,
@@ -133,8 +133,8 @@ pub(crate) fn skips(operation: &TestedOperation) -> bool {
     SKIPS.iter().any(|(pattern, _)| fits(pattern, operation.name))
 }
 
-/// Whether an answer only counts what the transactions of an operation did. Those of another one may
-/// come between them and take a part of the work.
+/// Whether an answer only counts what the transactions of an operation did. Those of another one
+/// may come between them and take a part of the work.
 pub(crate) fn counts(operation: &TestedOperation, answer: &Answer) -> bool {
     operation.kind == Kind::Steps && matches!(answer, Answer::Done(_))
 }

@@ -11,7 +11,7 @@ use crate::stop::{Stop, release};
 /// Part of the refusal of an operation that has waited for a lock too long.
 const LOCK_TIMEOUT: &str = "lock timeout";
 
-/// What is known of a pair at one level.
+/// Outcomes of both serial orders of a pair, at one level.
 #[derive(Clone, Debug)]
 pub(crate) struct Serial {
     ab: PairOutcome,

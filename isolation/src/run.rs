@@ -17,7 +17,7 @@ use crate::operations::{Answer, Kind, TestedOperation};
 use crate::server::{PreparedServer, Side};
 use crate::stop::{COMMIT, Stop};
 
-/// What to run.
+/// Choice of pairs, levels and stops.
 #[derive(Clone, Debug, Default)]
 pub struct IsolationOptions {
     /// Only these pairs, the first of each being stopped; all if empty.
@@ -35,7 +35,7 @@ pub struct IsolationOptions {
 pub struct IsolationFinding {
     /// The operation that was stopped, and the one that ran meanwhile.
     pub pair: [&'static str; 2],
-    /// Where it was stopped.
+    /// The stop of the first.
     pub stop: String,
     /// The level.
     pub level: IsolationLevel,

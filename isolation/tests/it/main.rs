@@ -1,4 +1,9 @@
 //! The main pairs at all levels, planted races, and the known races with their fixes taken out.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and shows what happened"
+)]
 
 mod mutants;
 mod planted;

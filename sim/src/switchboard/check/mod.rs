@@ -2,8 +2,8 @@
 //!
 //! | checker | property |
 //! |---|---|
-//! | follow | a page has every stored message after its cursor once, in order, except below `trimmed` |
-//! | cursor | a cursor from a lost future is diverged or told of the gap; no other one is diverged |
+//! | follow | a page has each stored message after its cursor once, in order, above `trimmed` |
+//! | cursor | a cursor from a lost future is diverged or told of the gap; no other is diverged |
 //! | once | a key takes effect once while it is kept; repetitions get the id of the first |
 //! | fence | nothing is stored under a hold after a newer one passed; no newest hold is refused |
 //! | token | a token is valid until it expires or is revoked, and not after |

@@ -20,7 +20,7 @@ struct ConnectorCounts {
     uncounted: Vec<(i64, BeatCounts)>,
 }
 
-/// What the stored heartbeats say.
+/// Counts that follow from the stored heartbeats.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SumJudge {
     /// The clock of retention.

@@ -137,7 +137,7 @@ impl SwitchWorld {
     fn reset_fence(&mut self) {
         let duty = self.rng.below(self.scenario.duties as u64) as usize;
         // The name is always valid.
-        let name = DutyKey::new("sim", &format!("d{duty}")).expect("a duty").to_string();
+        let name = DutyKey::new("sim", format!("d{duty}")).expect("a duty").to_string();
         let answer = self.runtime.block_on(self.storage.reset_fence(&name, None, &decision()));
         self.sound("reset_fence", answer);
         self.history.push(SwitchStep::FenceReset(duty));

@@ -59,7 +59,7 @@ impl SwitchWorld {
         let old = self.now - self.scenario.keep.bodies - RETENTION_LAG;
         let stored_after = self.history.iter().rev().find_map(|step| match step {
             SwitchStep::Committed { at, sent, .. } if *at < old && *at >= self.healed_at => {
-                let is_new = sent.iter().any(|it| super::check::has_new(it));
+                let is_new = sent.iter().any(super::check::has_new);
                 is_new.then_some(*at)
             }
             _ => None,

@@ -426,7 +426,7 @@ fn event(of: SourceEvent) -> IngestEvent {
 fn submission(group: &PendingGroup) -> Submission {
     // The names and numbers are always valid.
     let fence = |hold: SentHold| IngestFence {
-        duty: DutyKey::new("sim", &format!("d{}", hold.duty)).expect("a duty"),
+        duty: DutyKey::new("sim", format!("d{}", hold.duty)).expect("a duty"),
         epoch: Epoch::new(hold.epoch).expect("an epoch"),
         instance: InstanceId::new(format!("i{}", hold.instance)).expect("an instance"),
     };
