@@ -80,11 +80,12 @@ const HISTORY: MigrationHistory = MigrationHistory {
         migration(7, "channels", include_str!("migrations/0007_channels.sql")),
         migration(8, "tokens", include_str!("migrations/0008_tokens.sql")),
         migration(9, "beats", include_str!("migrations/0009_beats.sql")),
+        migration(10, "fields", include_str!("migrations/0010_fields.sql")),
+        // Only functions, which are now in the newest migration.
         migration(
-            10,
-            "fields",
+            11,
+            "levels",
             concat!(
-                include_str!("migrations/0010_fields.sql"),
                 sql!("routine/isolation"),
                 sql!("routine/switchboard_clock"),
                 sql!("routine/token_ended"),

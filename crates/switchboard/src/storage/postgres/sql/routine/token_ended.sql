@@ -10,6 +10,8 @@ BEGIN
     IF p_token IS NULL THEN
         RETURN NULL;
     END IF;
+    -- At another level, what follows would not see a revocation that it has waited for.
+    PERFORM tenure.ingest_isolation();
     IF p_takes_long THEN
         PERFORM FROM tenure.connector_tokens WHERE token_id = p_token FOR SHARE;
     ELSE
