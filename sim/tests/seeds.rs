@@ -75,7 +75,7 @@ fn a_broken_rule_is_noticed_as_the_kill_table_says() {
         assert_eq!(said.trim_end(), format!("1\t{checkers}"), "{name}: run cargo xtask kill-table");
         *tried.entry(world).or_insert(0) += 1;
     }
-    assert!(tried["engine"] > 30 && tried["switchboard"] > 10, "{tried:?}");
+    assert!(tried["engine"] > 25 && tried["switchboard"] > 10, "{tried:?}");
 }
 
 #[cfg(feature = "mutants")]

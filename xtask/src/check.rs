@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::Result;
 
 use crate::programs::{self, Incremental};
-use crate::run::{cargo, check, output, step, usual};
+use crate::run::{cargo, check, command_as_typed, output, step};
 use crate::tidy::{self, workspace};
 
 /// Branch that changes are compared with.
@@ -44,7 +44,7 @@ fn unit_tests(package: &str) -> Result<()> {
     units.try_for_each(|program| {
         let folder = &program.folder;
         check(
-            usual(&program.path)
+            command_as_typed(&program.path)
                 .arg("--quiet")
                 .current_dir(folder)
                 .env("CARGO_MANIFEST_DIR", folder),

@@ -1,7 +1,8 @@
 //! Programs that run beside each other, with the output of each in one piece.
 
+use std::env;
 use std::fs::{self, File};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
@@ -18,6 +19,13 @@ const FOLDER: &str = "target/tmp/jobs";
 pub(crate) struct ParallelJob {
     pub(crate) name: String,
     pub(crate) command: Command,
+}
+
+/// Returns a job that runs a command of `cargo xtask`; `start` makes it from the program's path.
+pub(crate) fn xtask(line: &str, start: fn(PathBuf) -> Command) -> Result<ParallelJob> {
+    let mut command = start(env::current_exe()?);
+    command.args(line.split(' ')).env("CARGO_MANIFEST_DIR", workspace()?.join("xtask"));
+    Ok(ParallelJob { name: line.to_owned(), command })
 }
 
 /// Job that has ended.

@@ -24,13 +24,20 @@ const USUAL_SIGNALS: &str = "--default-signal=HUP,INT,QUIT,TERM,USR1,USR2";
 pub(crate) fn cargo(fixed: &[&str], words: &[String], variables: &[(&str, String)]) -> Result<()> {
     let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let variables = variables.iter().map(|(name, value)| (name, value));
-    check(usual(program).args(fixed).args(words).envs(variables))
+    check(command_as_typed(program).args(fixed).args(words).envs(variables))
 }
 
-/// Starts a program as from a terminal.
-pub(crate) fn usual(program: impl AsRef<OsStr>) -> Command {
+/// Returns a command that starts `program` as from a terminal.
+pub(crate) fn command_as_typed(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new("env");
     as_typed(&mut command).arg(USUAL_SIGNALS).arg(program);
+    command
+}
+
+/// Returns the same for a program that computes: it gives way to those that wait for deadlines.
+pub(crate) fn low_priority(program: impl AsRef<OsStr>) -> Command {
+    let mut command = command_as_typed("nice");
+    command.arg(program);
     command
 }
 

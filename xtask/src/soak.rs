@@ -1,6 +1,5 @@
 //! `cargo xtask soak`: checks that take too long for every change.
 
-use std::env;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
@@ -9,15 +8,14 @@ use crate::command;
 use crate::compare::{self, CompareOptions};
 use crate::fresh;
 use crate::fuzz;
-use crate::jobs::{self, ParallelJob, Show};
+use crate::jobs::{self, Show};
 use crate::kill;
 use crate::openapi;
 use crate::programs::{ALL as WORKSPACE, Incremental, linted};
-use crate::run::{cargo, step, usual};
+use crate::run::{cargo, command_as_typed, step};
 use crate::servers::Servers;
 use crate::suites;
 use crate::test;
-use crate::tidy::workspace;
 
 /// Long check with a name.
 struct Soak {
@@ -84,7 +82,7 @@ pub(crate) fn run(names: &[String]) -> Result<()> {
     let start = Instant::now();
     let mut results = Vec::new();
     for (checks, at_once) in [(waiting, MAX_CONCURRENT_CHECKS), (computing, 1)] {
-        let job = |soak: &Soak| job(&format!("soak {}", soak.name));
+        let job = |soak: &Soak| jobs::xtask(&format!("soak {}", soak.name), command_as_typed);
         let jobs = checks.into_iter().map(job).collect::<Result<_>>()?;
         results.extend(jobs::run(jobs, at_once, Show::Failed)?);
     }
@@ -155,15 +153,9 @@ fn on_each_store(line: &str, at_once: usize) -> Result<()> {
 
 /// Runs commands of `cargo xtask`, `at_once` at a time.
 fn beside(lines: &[String], at_once: usize) -> Result<()> {
-    let jobs = lines.iter().map(|line| job(line)).collect::<Result<_>>()?;
+    let jobs =
+        lines.iter().map(|line| jobs::xtask(line, command_as_typed)).collect::<Result<_>>()?;
     jobs::judge(jobs::run(jobs, at_once, Show::All)?)
-}
-
-/// A command of `cargo xtask` in a process of its own.
-fn job(line: &str) -> Result<ParallelJob> {
-    let mut command = usual(env::current_exe()?);
-    command.args(line.split(' ')).env("CARGO_MANIFEST_DIR", workspace()?.join("xtask"));
-    Ok(ParallelJob { name: line.to_owned(), command })
 }
 
 /// Runs one of our programs, optimised.

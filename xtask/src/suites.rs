@@ -1,16 +1,13 @@
 //! The programs with tests, beside each other: most tests wait for servers and deadlines.
 
-use std::env;
-use std::ffi::OsStr;
 use std::num::NonZero;
-use std::process::Command;
 use std::thread;
 
 use anyhow::Result;
 
 use crate::jobs::{self, ParallelJob, Show};
 use crate::programs::{self, ALL, Incremental, Program, linted};
-use crate::run::usual;
+use crate::run::{command_as_typed, low_priority};
 
 /// Variable with the number of concurrent tests of a program, if `--test-threads` is not given.
 pub(crate) const TEST_THREADS: &str = "RUST_TEST_THREADS";
@@ -42,15 +39,12 @@ pub(crate) fn run(variables: &[(&'static str, String)]) -> Result<()> {
     suites.retain(|program| program.is_test);
     suites.sort_by_cached_key(place);
     let mut jobs: Vec<ParallelJob> = suites.iter().map(suite).collect();
-    let mut examples = computing(programs::cargo_path());
+    let mut examples = low_priority(programs::cargo_path());
     examples.args(["test", "--doc"]).args(ALL).envs(linted(Incremental::No)?);
     jobs.push(ParallelJob { name: "examples in comments".to_owned(), command: examples });
-    let mut features = computing(env::current_exe()?);
-    features.args(["test", "--only", "features"]);
-    jobs.push(ParallelJob { name: "features".to_owned(), command: features });
-    let mut mutants = computing(env::current_exe()?);
-    mutants.args(["kill-table", "--sample"]);
-    jobs.push(ParallelJob { name: "ten mutants".to_owned(), command: mutants });
+    for line in ["test --only features", "kill-table --sample"] {
+        jobs.push(jobs::xtask(line, low_priority)?);
+    }
     for job in &mut jobs {
         job.command.envs(variables.iter().map(|(name, value)| (name, value)));
     }
@@ -75,18 +69,11 @@ fn name(program: &Program) -> String {
 /// Runs as `cargo test` would run it.
 fn suite(program: &Program) -> ParallelJob {
     let mut command = match place(program) < WAITING_SUITES.len() {
-        true => usual(&program.path),
-        false => computing(&program.path),
+        true => command_as_typed(&program.path),
+        false => low_priority(&program.path),
     };
     command.current_dir(&program.folder).env("CARGO_MANIFEST_DIR", &program.folder);
     ParallelJob { name: name(program), command }
-}
-
-/// Starts a program that gives way to those that wait for deadlines.
-fn computing(program: impl AsRef<OsStr>) -> Command {
-    let mut command = usual("nice");
-    command.arg(program);
-    command
 }
 
 /// Counts passed and failed tests by the lines `test result: ok. 3 passed; 0 failed; ...`.
