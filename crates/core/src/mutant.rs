@@ -34,6 +34,7 @@ crate::text_enum! {
         R12Unlocked "r12-unlocked" "The fence reads the hold without locking it."
         R14Version "r14-version" "A commit does not compare the version."
         R14Fence "r14-fence" "A commit checks neither the epoch nor whether the hold is valid."
+        R14Batch "r14-batch" "A batch of commits compares neither versions nor epochs."
         R14Back "r14-back" "The first commit under a new epoch starts the version again at 1."
         R15Again "r15-again" "The simulated resource does not deduplicate events."
         R16Early "r16-early"
@@ -59,7 +60,8 @@ crate::text_enum! {
         S3Fence "s3-fence" "Submissions under an older epoch are stored."
         S3Owner "s3-owner" "Submissions of another instance under the same epoch are stored."
         S3Level "s3-level" "A commit accepts any isolation level."
-        S4Token "s4-token" "The transaction of a change does not check the token again."
+        S4Token "s4-token" "A commit does not check its token again in its transaction."
+        S4Decide "s4-decide" "A decision does not check its token again in its transaction."
         S4Meanwhile "s4-meanwhile" "Revoking a token does not wait for commits under way."
         S5Order "s5-order" "A page of the inbox is not in the order of positions."
         S5Reuse "s5-reuse" "Positions of deleted messages are assigned again."
@@ -157,6 +159,7 @@ impl Swap {
         made.entry(text).or_insert_with(|| {
             let mut files: BTreeMap<&str, String> = BTreeMap::new();
             for swap in swaps.iter().filter(is_used) {
+                assert!(swap.fits(), "{:?} of {} does not fit", swap.from, swap.file);
                 let file = files.entry(swap.text).or_insert_with(|| swap.text.to_owned());
                 *file = file.replacen(swap.from, swap.to, 1);
             }
@@ -186,6 +189,12 @@ macro_rules! swaps {
             from: $from,
             to: $to,
         },)*];
+
+        #[cfg(test)]
+        #[test]
+        fn every_swap_fits_its_file() {
+            assert_eq!($table.iter().find(|swap| !swap.fits()), None);
+        }
     };
 }
 

@@ -1,5 +1,7 @@
 //! Tests that judge mutants, and rules without a mutant. The simulators judge the other mutants.
 
+use std::collections::BTreeSet;
+
 use super::places::Place;
 
 /// Program with tests.
@@ -32,27 +34,32 @@ impl Suite {
         }
     }
 
-    /// Returns a test that uses everything once and breaks no rule: it passes under every mutant of
-    /// this suite, so a mutant is not noticed for being a statement that no database accepts.
-    const fn control(self) -> Option<&'static str> {
+    /// Returns a case, and its suite, that uses everything once and breaks no rule: it passes under
+    /// every mutant, so a mutant is not noticed for being a statement that no database accepts.
+    const fn control(self) -> Option<(Self, &'static str)> {
         match self {
-            Self::Conformance => Some("hold::a_plain_life"),
-            Self::Switchboard => Some("commit::a_plain_life"),
-            Self::Core | Self::Store | Self::Isolation | Self::Cli => None,
+            Self::Conformance | Self::Store => Some((Self::Conformance, "hold::a_plain_life")),
+            Self::Switchboard | Self::Isolation => {
+                Some((Self::Switchboard, "commit::a_plain_life"))
+            }
+            Self::Core | Self::Cli => None,
+        }
+    }
+
+    /// Returns the backends that keep the rules of this suite.
+    const fn backends(self) -> &'static [Place] {
+        match self {
+            Self::Conformance | Self::Store => &Place::STORES,
+            Self::Switchboard | Self::Isolation => &Place::DATABASES,
+            Self::Core | Self::Cli => &[],
         }
     }
 
     /// Returns the names of a case on all backends, and the place that each judges.
     fn cases(self, case: &str) -> Vec<(String, Place)> {
-        match self {
-            Self::Conformance => {
-                Place::STORES.iter().map(|it| (format!("{}::{case}", it.name()), *it)).collect()
-            }
-            _ => Place::DATABASES
-                .iter()
-                .map(|it| (format!("storage::{}::{case}", it.name()), *it))
-                .collect(),
-        }
+        let before = if self == Self::Switchboard { "storage::" } else { "" };
+        let name = |place: &Place| (format!("{before}{}::{case}", place.name()), *place);
+        self.backends().iter().map(name).collect()
     }
 }
 
@@ -76,11 +83,12 @@ impl Judge {
         }
     }
 
-    /// Returns the names of the tests that pass although the mutant is on.
-    pub(super) fn controls(&self) -> Vec<String> {
-        let control = self.suite.control().filter(|_| self.place.is_none());
-        let cases = control.map(|control| self.suite.cases(control)).unwrap_or_default();
-        cases.into_iter().map(|(name, _)| name).collect()
+    /// Returns the tests that pass although the mutant is on, in the places that this judges.
+    pub(super) fn controls(&self) -> Option<(Suite, Vec<String>)> {
+        let (suite, case) = self.suite.control()?;
+        let cases = suite.cases(case).into_iter();
+        let here = cases.filter(|(_, place)| self.place.is_none_or(|only| only == *place));
+        Some((suite, here.map(|(name, _)| name).collect()))
     }
 }
 
@@ -127,6 +135,12 @@ pub(super) const JUDGES: &[Judge] = &[
     ),
     store("r14-version", "checkpoint::a_conflicting_commit_changes_nothing"),
     store("r14-fence", "checkpoint::a_commit_under_an_older_epoch_is_fenced"),
+    test(
+        "r14-batch",
+        Suite::Conformance,
+        Place::Postgres,
+        "postgres::checkpoint::a_batch_answers_per_item",
+    ),
     store("r22-evict", "evict::at_ttl_refuses_the_keep_alive"),
     test(
         "r22-progress",
@@ -160,6 +174,12 @@ pub(super) const JUDGES: &[Judge] = &[
     ),
     switchboard("s4-token", "token::an_ended_token_stores_nothing"),
     test(
+        "s4-decide",
+        Suite::Switchboard,
+        Place::SwitchboardPostgres,
+        "storage::postgres::token::an_ended_token_decides_nothing",
+    ),
+    test(
         "s4-meanwhile",
         Suite::Switchboard,
         Place::SwitchboardPostgres,
@@ -186,6 +206,54 @@ pub(super) const JUDGES: &[Judge] = &[
         "postgres::registry::a_beat_that_is_stuck_is_not_lost",
     ),
 ];
+
+/// Backends in which a mutant breaks nothing.
+#[derive(Debug)]
+pub(super) struct Unbroken {
+    pub(super) mutant: &'static str,
+    pub(super) places: &'static [Place],
+    pub(super) why: &'static str,
+}
+
+const fn unbroken(mutant: &'static str, places: &'static [Place], why: &'static str) -> Unbroken {
+    Unbroken { mutant, places, why }
+}
+
+/// Why the others of STORES and DATABASES have no such switch.
+const SERIAL: &str = "SQLite itself admits one writer at a time";
+
+/// Every backend that a mutant of its suite leaves alone.
+pub(super) const UNBROKEN: &[Unbroken] = &[
+    unbroken(
+        "r4-early",
+        &[Place::Memory, Place::CursorFile],
+        "only this process enters the state, and never waits inside",
+    ),
+    unbroken("r4-early", &[Place::Redis], "Redis runs one script at a time, with one time"),
+    unbroken("r4-early", &[Place::Etcd], "etcd itself ends its leases"),
+    unbroken(
+        "r12-unlocked",
+        &[Place::Memory, Place::CursorFile, Place::Sqlite, Place::Redis, Place::Etcd],
+        "the store has no effects in the caller's transaction",
+    ),
+    unbroken(
+        "r14-batch",
+        &[Place::Memory, Place::CursorFile, Place::Sqlite, Place::Redis, Place::Etcd],
+        "one path commits one or many",
+    ),
+    unbroken("s2-prune", &[Place::SwitchboardSqlite], SERIAL),
+    unbroken("s3-level", &[Place::SwitchboardSqlite], SERIAL),
+    unbroken("s4-decide", &[Place::SwitchboardSqlite], "the statement of `s4-token` serves both"),
+    unbroken("s4-meanwhile", &[Place::SwitchboardSqlite], SERIAL),
+    unbroken("s7-unlocked", &[Place::SwitchboardSqlite], SERIAL),
+    unbroken("s11-bound", &[Place::SwitchboardSqlite], SERIAL),
+];
+
+/// Returns the backends in which a mutant must be judged, or be listed in [`UNBROKEN`].
+pub(super) fn backends(mutant: &str) -> BTreeSet<Place> {
+    let judges = JUDGES.iter().filter(|judge| judge.mutant == mutant);
+    judges.flat_map(|judge| judge.suite.backends()).copied().collect()
+}
 
 /// Mutants of the test command, from every store, both databases and the simulator.
 pub(super) const SAMPLE: &[&str] = &[

@@ -14,14 +14,15 @@ use std::thread;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use self::judges::{JUDGES, Judge, SAMPLE, Suite};
+use self::judges::{JUDGES, Judge, SAMPLE, Suite, UNBROKEN};
 pub(crate) use self::judges::{has_switch, rules};
-use self::places::{Place, Sources};
+use self::places::Place;
+pub(crate) use self::places::Sources;
 use self::table::{MutantRow, Noticed};
 use crate::programs::{self, ALL, Incremental, Program};
 use crate::run::output;
 use crate::servers::Servers;
-use crate::tidy::workspace;
+use crate::tidy::{tracked_files, workspace};
 
 /// Variable with the mutant that a test turns on.
 const VARIABLE: &str = "TENURE_TEST_MUTANT";
@@ -75,7 +76,7 @@ struct Mutant {
     what: String,
 }
 
-/// Places in which a mutant was noticed, with the files that break the rule there.
+/// Check that noticed a mutant, by the mutant and the place.
 type Results = BTreeMap<(String, Place), Noticed>;
 
 pub(crate) fn run(options: &KillOptions) -> Result<()> {
@@ -124,12 +125,13 @@ fn judge(
         bail!("{judge:?} judges a mutant that does not exist");
     }
     let mutants: Vec<Mutant> = all.into_iter().filter(|mutant| wanted(mutant)).collect();
-    let sources = Sources::read(root)?;
+    let files = tracked_files(root)?;
+    let sources = Sources::new(&files);
     let mut noticed = simulate(&sim, &mutants, &sources, seeds)?;
     let judges: Vec<&Judge> =
         JUDGES.iter().filter(|one| mutants.iter().any(|m| m.name == one.mutant)).collect();
     if !judges.is_empty() {
-        noticed.extend(test(&judges, &sources, variables)?);
+        noticed.extend(run_judges(&judges, &sources, variables)?);
     }
     let mut rows = Vec::new();
     for mutant in &mutants {
@@ -157,6 +159,16 @@ fn rows_of(mutant: &Mutant, files: &[String], noticed: &Results) -> Result<Vec<M
     }
     ensure!(missing.is_empty(), "no test judges {} in {missing:?}", mutant.name);
     ensure!(!rows.is_empty(), "nothing judges {}", mutant.name);
+    let name = mutant.name.as_str();
+    for place in judges::backends(name) {
+        let is_judged = noticed.contains_key(&(mutant.name.clone(), place));
+        let is_excepted = UNBROKEN.iter().any(|it| it.mutant == name && it.places.contains(&place));
+        ensure!(
+            is_judged || is_excepted,
+            "{name} breaks nothing in {place:?}, and UNBROKEN lacks it"
+        );
+        ensure!(!is_judged || !is_excepted, "{name} is judged in {place:?}, and in UNBROKEN");
+    }
     Ok(rows)
 }
 
@@ -187,7 +199,7 @@ struct SimulatedMutant<'a> {
 fn simulate<'a>(
     sim: &Path,
     mutants: &'a [Mutant],
-    sources: &Sources,
+    sources: &Sources<'_>,
     seeds: u64,
 ) -> Result<Results> {
     let trial = |mutant: &'a Mutant| {
@@ -241,9 +253,9 @@ fn until_noticed(sim: &Path, trial: &SimulatedMutant<'_>, seeds: u64) -> Result<
 
 /// Runs the tests of the judges: each must pass by itself, and fail while its mutant is on, while
 /// the controls still pass.
-fn test(
+fn run_judges(
     judges: &[&Judge],
-    sources: &Sources,
+    sources: &Sources<'_>,
     variables: &[(&'static str, String)],
 ) -> Result<Results> {
     // As for the tests: the features of other packages decide how dependencies are built.
@@ -258,16 +270,17 @@ fn test(
         let files = sources.of(judge.mutant);
         let is_judged = |(_, place): &(String, Place)| !place.files(&files).is_empty();
         let tests: Vec<_> = judge.tests().into_iter().filter(is_judged).collect();
-        let names: Vec<&str> = tests.iter().map(|(name, _)| name.as_str()).collect();
-        let controls = judge.controls();
+        let names: Vec<String> = tests.iter().map(|(name, _)| name.clone()).collect();
         let run =
-            |names: &[&str], mutant| verdicts(&programs, judge.suite, names, mutant, variables);
-        let failed = run(&names, None)?.into_iter().find(|(_, passed)| !passed);
+            |suite, names: &[String], mutant| verdicts(&programs, suite, names, mutant, variables);
+        let failed = run(judge.suite, &names, None)?.into_iter().find(|(_, passed)| !passed);
         ensure!(failed.is_none(), "{failed:?} fails without a mutant");
-        let controls: Vec<&str> = controls.iter().map(String::as_str).collect();
-        let all = run(&[&names[..], &controls].concat(), Some(judge.mutant))?;
-        let failed = controls.iter().find(|name| !all[**name]);
-        ensure!(failed.is_none(), "{failed:?} fails under {}: that breaks more", judge.mutant);
+        if let Some((suite, controls)) = judge.controls() {
+            let all = run(suite, &controls, Some(judge.mutant))?;
+            let failed = controls.iter().find(|name| !all[*name]);
+            ensure!(failed.is_none(), "{failed:?} fails under {}: that breaks more", judge.mutant);
+        }
+        let all = run(judge.suite, &names, Some(judge.mutant))?;
         for (name, place) in tests {
             let noticed = match all[&name] {
                 true => Noticed::Nobody,
@@ -284,7 +297,7 @@ fn test(
 fn verdicts(
     programs: &[Program],
     suite: Suite,
-    names: &[&str],
+    names: &[String],
     mutant: Option<&str>,
     variables: &[(&'static str, String)],
 ) -> Result<BTreeMap<String, bool>> {
@@ -300,19 +313,19 @@ fn verdicts(
         let said = String::from_utf8_lossy(&command.output()?.stdout).into_owned();
         verdicts.extend(said.lines().filter_map(verdict));
     }
-    let missing = names.iter().find(|name| !verdicts.contains_key(**name));
+    let missing = names.iter().find(|name| !verdicts.contains_key(*name));
     ensure!(missing.is_none(), "{missing:?} of {package} has no verdict under {mutant:?}");
     Ok(verdicts)
 }
 
 /// Returns the arguments of the runs that judge these tests. The suite of stores takes one filter,
 /// which is a part of the names: a case without its backend.
-fn filters(suite: Suite, names: &[&str]) -> Vec<Vec<String>> {
+fn filters(suite: Suite, names: &[String]) -> Vec<Vec<String>> {
     if suite != Suite::Conformance {
-        let exact = std::iter::once("--exact").chain(names.iter().copied());
+        let exact = std::iter::once("--exact").chain(names.iter().map(String::as_str));
         return vec![exact.map(str::to_owned).collect()];
     }
-    let case = |name: &&str| name.split_once("::").map_or("", |(_, case)| case).to_owned();
+    let case = |name: &String| name.split_once("::").map_or("", |(_, case)| case).to_owned();
     let cases: BTreeSet<String> = names.iter().map(case).collect();
     cases.into_iter().map(|case| vec![format!("::{case}")]).collect()
 }

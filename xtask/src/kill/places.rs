@@ -1,9 +1,6 @@
 //! Places where a mutant breaks its rule, found in the sources.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-
-use anyhow::Result;
+use crate::tidy::File;
 
 /// Part of the project that keeps a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -83,30 +80,35 @@ impl Place {
     }
 }
 
-/// Sources in which mutants are looked for.
+/// Sources in which mutants are looked for, by their path from `crates` or the root.
 #[derive(Debug)]
-pub(super) struct Sources(Vec<(String, String)>);
+pub(crate) struct Sources<'a>(Vec<(&'a str, &'a str)>);
 
-impl Sources {
-    pub(super) fn read(root: &Path) -> Result<Self> {
-        let mut files = Vec::new();
-        for folder in ["crates", "sim"] {
-            add(root, &root.join(folder), &mut files)?;
-        }
-        files.sort();
-        Ok(Self(files))
+impl<'a> Sources<'a> {
+    /// Chooses what may break a rule: Rust that is not a test.
+    pub(crate) fn new(files: &'a [File]) -> Self {
+        let is_source = |file: &&File| {
+            let path = file.path.as_str();
+            (path.starts_with("crates/") || path.starts_with("sim/"))
+                && path.ends_with(".rs")
+                && !path.contains("/tests/")
+        };
+        let named = |file: &'a File| {
+            (file.path.strip_prefix("crates/").unwrap_or(&file.path), file.text.as_str())
+        };
+        Self(files.iter().filter(is_source).map(named).collect())
     }
 
     /// Returns the files in which a mutant breaks its rule: Rust that asks for it, and the files
     /// that the tables of swaps name for it.
-    pub(super) fn of(&self, mutant: &str) -> Vec<String> {
+    pub(crate) fn of(&self, mutant: &str) -> Vec<String> {
         let variant: String = mutant.split('-').map(capital).collect();
         let asked = format!("Mutant::{variant}.is_on()");
         let row = format!("    {variant} \"");
         let mut files = Vec::new();
         for (path, text) in &self.0 {
             if text.contains(&asked) {
-                files.push(path.clone());
+                files.push((*path).to_owned());
             }
             let Some(folder) = path.strip_suffix("mutants.rs") else { continue };
             for line in text.lines() {
@@ -124,22 +126,6 @@ fn capital(word: &str) -> String {
     first.to_uppercase() + rest
 }
 
-/// Adds the Rust sources below a folder, by their path from `crates` or the root.
-fn add(root: &Path, folder: &Path, files: &mut Vec<(String, String)>) -> Result<()> {
-    for entry in fs::read_dir(folder)? {
-        let path: PathBuf = entry?.path();
-        let is_source = path.extension().is_some_and(|kind| kind == "rs");
-        if path.is_dir() && !path.ends_with("tests") && !path.ends_with("target") {
-            add(root, &path, files)?;
-        } else if is_source {
-            let name = path.strip_prefix(root)?.to_string_lossy().into_owned();
-            let name = name.strip_prefix("crates/").unwrap_or(&name).to_owned();
-            files.push((name, fs::read_to_string(&path)?));
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -150,12 +136,14 @@ mod tests {
 
     #[test]
     fn a_mutant_is_found_in_rust_and_in_tables() {
-        let of = |path: &str, text: &str| (path.to_owned(), text.to_owned());
-        let sources = Sources(vec![
-            of("store/src/state/rules.rs", "if Mutant::R2Same.is_on() {"),
-            of("store/src/redis/mutants.rs", "    R2Same \"lua/a.lua\" \"x\" => \"y\";\n"),
-            of("store/src/redis/script.rs", "Mutant::R2SameNot.is_on()"),
-        ]);
+        let of = |path: &str, text: &str| File::new(path, text.to_owned());
+        let files_of = [
+            of("crates/store/src/state/rules.rs", "if Mutant::R2Same.is_on() {"),
+            of("crates/store/src/redis/mutants.rs", "    R2Same \"lua/a.lua\" \"x\" => \"y\";\n"),
+            of("crates/store/src/redis/script.rs", "Mutant::R2SameNot.is_on()"),
+            of("crates/store/tests/it/main.rs", "Mutant::R2Same.is_on()"),
+        ];
+        let sources = Sources::new(&files_of);
         let found = ["store/src/state/rules.rs", "store/src/redis/lua/a.lua"];
         assert_eq!(sources.of("r2-same"), files(&found));
         assert_eq!(sources.of("r3-name"), files(&[]));

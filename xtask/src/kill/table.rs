@@ -4,7 +4,7 @@ use std::fmt;
 
 use anyhow::{Context, Result};
 
-use super::judges::{WITHOUT, rules};
+use super::judges::{UNBROKEN, Unbroken, WITHOUT, rules};
 
 /// Page with the table.
 pub(super) const DOCUMENT: &str = "docs/reference/guarantees.md";
@@ -59,6 +59,13 @@ pub(super) fn of(lines: &[MutantRow], seeds: u64) -> String {
             let files = files.join(", ");
             text += &format!("| {rule} | `{name}`{what} | {files} | {noticed} |\n");
             before = name;
+        }
+        let is_of = |it: &&Unbroken| lines.iter().any(|l| l.rule == rule && l.name == it.mutant);
+        for Unbroken { mutant, places, why } in UNBROKEN.iter().filter(is_of) {
+            let names: Vec<&str> = places.iter().map(|place| place.name()).collect();
+            let places = names.join(", ");
+            text +=
+                &format!("| {rule} | `{mutant}` has no switch in {places}: {why}. | - | - | - |\n");
         }
         for (_, why) in WITHOUT.iter().filter(|(without, _)| *without == rule) {
             text += &format!("| {rule} | {why} | - | - | - |\n");

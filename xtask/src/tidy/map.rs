@@ -97,7 +97,7 @@ fn is_path(name: &str) -> bool {
 }
 
 /// Whether a file defines an item, `name` or `Type::name`.
-fn defines(file: &File, item: &str) -> bool {
+pub(super) fn defines(file: &File, item: &str) -> bool {
     let name = item.rsplit("::").next().unwrap_or(item).trim_end_matches("()");
     let Some(rust) = &file.rust else { return file.text.contains(name) };
     let is_defined = |keyword: &&str| {

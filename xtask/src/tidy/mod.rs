@@ -32,14 +32,14 @@ use crate::run::output;
 /// A tracked text file.
 pub(crate) struct File {
     /// Path relative to the workspace, with `/`.
-    path: String,
-    text: String,
+    pub(crate) path: String,
+    pub(crate) text: String,
     /// Views of a Rust file.
     rust: Option<Rust>,
 }
 
 impl File {
-    fn new(path: &str, text: String) -> Self {
+    pub(crate) fn new(path: &str, text: String) -> Self {
         let rust = path.ends_with(".rs").then(|| Rust::parse(&text));
         Self { path: path.to_owned(), text, rust }
     }
@@ -144,7 +144,7 @@ pub(crate) fn workspace() -> Result<PathBuf> {
 const FIXTURES: &str = "/tests/formats/";
 
 /// Returns the text files that git tracks or would add, without deleted files and fixtures.
-fn tracked_files(root: &Path) -> Result<Vec<File>> {
+pub(crate) fn tracked_files(root: &Path) -> Result<Vec<File>> {
     let arguments = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
     let listing = output(Command::new("git").current_dir(root).args(arguments))?;
     let paths = listing.split_terminator('\0').filter(|path| !path.contains(FIXTURES));

@@ -1,9 +1,10 @@
 //! The pages of rules and the kill table agree with each other and with the sources.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use super::map::defines;
 use super::{File, TidyFinding};
-use crate::kill::{has_switch, rules};
+use crate::kill::{Sources, has_switch, rules};
 
 const RULES_PAGE: &str = "docs/reference/rules.md";
 const KILL_TABLE: &str = "docs/reference/guarantees.md";
@@ -12,17 +13,19 @@ const CONTRACT: &str = "crates/switchboard/src/storage/mod.rs";
 
 /// Checks the tables against the list of rules, the mutants and the files.
 pub(crate) fn check(files: &[File], exists: impl Fn(&str) -> bool) -> Vec<TidyFinding> {
-    let text = |path: &str| files.iter().find(|file| file.path == path).map(|it| it.text.as_str());
-    let (page, table) = (text(RULES_PAGE), text(KILL_TABLE));
-    let (Some(page), Some(table), Some(mutants), Some(contract)) =
-        (page, table, text(MUTANTS), text(CONTRACT))
-    else {
-        return Vec::new();
+    let text = |path: &str| {
+        let file = files.iter().find(|file| file.path == path);
+        let missing = || finding(path, 1, "the file is missing", "the rules are compared with it");
+        file.map(|file| file.text.as_str()).ok_or_else(missing)
     };
-    let mut findings = rules_of_page(page, contract);
-    findings.extend(implementers(page, files));
-    findings.extend(kill_table(table, mutants, exists));
-    findings
+    let checked = || {
+        let (page, table) = (text(RULES_PAGE)?, text(KILL_TABLE)?);
+        let mut findings = rules_of_page(page, text(CONTRACT)?);
+        findings.extend(implementers(page, files));
+        findings.extend(kill_table(table, text(MUTANTS)?, &Sources::new(files), exists));
+        Ok(findings)
+    };
+    checked().unwrap_or_else(|missing| vec![missing])
 }
 
 fn finding(path: &str, line: usize, what: &str, instead: &str) -> TidyFinding {
@@ -79,11 +82,11 @@ fn implementers(page: &str, files: &[File]) -> Vec<TidyFinding> {
         for name in cell.split('`').skip(1).step_by(2) {
             let Some((package, item)) = name.split_once("::") else { continue };
             let folder = format!("crates/{package}/src/");
-            let last = item.rsplit("::").next().unwrap_or(item);
-            let path = item.replace("::", "/");
+            let path = format!("{folder}{}", item.replace("::", "/"));
             let is_there = |file: &&File| {
-                let inside = file.path.strip_prefix(&folder);
-                inside.is_some_and(|it| it.starts_with(&path) || file.text.contains(last))
+                file.path == format!("{path}.rs")
+                    || file.path == format!("{path}/mod.rs")
+                    || (file.path.starts_with(&folder) && defines(file, item))
             };
             if package.chars().all(char::is_lowercase)
                 && exists_package(package, files)
@@ -107,9 +110,14 @@ fn exists_package(package: &str, files: &[File]) -> bool {
 }
 
 /// The kill table has every mutant and no other, every rule, and files that exist.
-fn kill_table(table: &str, mutants: &str, exists: impl Fn(&str) -> bool) -> Vec<TidyFinding> {
+fn kill_table(
+    table: &str,
+    mutants: &str,
+    sources: &Sources<'_>,
+    exists: impl Fn(&str) -> bool,
+) -> Vec<TidyFinding> {
     let mut findings = Vec::new();
-    let (mut named, mut seen) = (BTreeSet::new(), BTreeSet::new());
+    let (mut named, mut seen) = (BTreeMap::<&str, BTreeSet<&str>>::new(), BTreeSet::new());
     for (line, row) in rows(table) {
         seen.insert(row[0]);
         let mutant = row[1].strip_prefix('`').and_then(|cell| cell.split('`').next());
@@ -120,8 +128,9 @@ fn kill_table(table: &str, mutants: &str, exists: impl Fn(&str) -> bool) -> Vec<
             }
             continue;
         };
-        named.insert(mutant);
+        let files = named.entry(mutant).or_default();
         for file in row[2].split('`').skip(1).step_by(2) {
+            files.insert(file);
             if !exists(file) && !exists(&format!("crates/{file}")) {
                 let what = format!("{file} is not there");
                 findings.push(finding(KILL_TABLE, line, &what, "run `cargo xtask kill-table`"));
@@ -129,9 +138,17 @@ fn kill_table(table: &str, mutants: &str, exists: impl Fn(&str) -> bool) -> Vec<
         }
     }
     let known: BTreeSet<&str> = mutants.split('"').filter(|text| is_mutant(text)).collect();
-    for name in known.symmetric_difference(&named) {
+    let listed: BTreeSet<&str> = named.keys().copied().collect();
+    for name in known.symmetric_difference(&listed) {
         let what = format!("{name} is either no mutant or not in the kill table");
         findings.push(finding(KILL_TABLE, 1, &what, "run `cargo xtask kill-table`"));
+    }
+    for (name, files) in named {
+        let broken = sources.of(name);
+        if broken.iter().map(String::as_str).collect::<BTreeSet<_>>() != files {
+            let what = format!("the files of {name} are {broken:?}");
+            findings.push(finding(KILL_TABLE, 1, &what, "run `cargo xtask kill-table`"));
+        }
     }
     for rule in rules().filter(|rule| !seen.contains(rule.as_str())) {
         let what = format!("{rule} is not in the kill table");
@@ -178,10 +195,12 @@ mod tests {
 
     #[test]
     fn what_keeps_a_rule_exists() {
-        let files = [File::new("crates/core/src/a.rs", "fn b() {}".to_owned())];
+        let files = [File::new("crates/core/src/a.rs", "fn b() { c() }".to_owned())];
         assert!(implementers("| R1 | x | `core::a`, `core::b` |", &files).is_empty());
-        let gone = implementers("| R1 | x | `core::gone` |", &files);
-        assert_eq!(whats(&gone), ["core::gone is not there"]);
+        let gone = implementers("| R1 | x | `core::c`, `core::a::d` |", &files);
+        assert_eq!(whats(&gone), ["core::c is not there", "core::a::d is not there"]);
+        let missing = check(&[], |_| true);
+        assert_eq!(whats(&missing), ["the file is missing"]);
     }
 
     #[test]
@@ -193,11 +212,19 @@ mod tests {
         let table: String = rules().map(row).collect();
         let name = |rule: String| format!("\"{}-x\"\n", rule.to_lowercase());
         let mutants: String = rules().filter(|rule| has_switch(rule)).map(name).collect();
-        assert!(kill_table(&table, &mutants, |_| true).is_empty());
+        let asks = |rule: String| format!("Mutant::{rule}X.is_on()\n");
+        let asks: String = rules().filter(|rule| has_switch(rule)).map(asks).collect();
+        let files = [File::new("crates/a.rs", asks)];
+        let sources = Sources::new(&files);
+        assert!(kill_table(&table, &mutants, &sources, |_| true).is_empty());
+        let unlisted =
+            kill_table(&table.replace("| `a.rs`", "| `b.rs`"), &mutants, &sources, |_| true);
+        assert!(whats(&unlisted).contains(&"the files of r2-x are [\"a.rs\"]"));
         let more = format!("{mutants}\"r2-new\"");
         let what = "r2-new is either no mutant or not in the kill table";
-        assert_eq!(whats(&kill_table(&table, &more, |_| true)), [what]);
-        let gone = kill_table("| R2 | `r2-x`: B. | `a.rs` | t | - |", &mutants, |_| false);
+        assert_eq!(whats(&kill_table(&table, &more, &sources, |_| true)), [what]);
+        let gone =
+            kill_table("| R2 | `r2-x`: B. | `a.rs` | t | - |", &mutants, &sources, |_| false);
         assert!(whats(&gone).contains(&"a.rs is not there"));
         assert!(whats(&gone).contains(&"R3 is not in the kill table"));
     }

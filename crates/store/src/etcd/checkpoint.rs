@@ -123,9 +123,10 @@ impl EtcdCall<'_> {
             let (fence, name) = (self.keys.fence(duty), self.keys.checkpoint(duty));
             let is_held = equals(&fence, FenceRecord::of(&write.commit.hold).text());
             let is_expected = Compare::version(name.as_str(), write.commit.expected.as_i64());
-            let compares = [(Mutant::R14Fence, is_held), (Mutant::R14Version, is_expected)];
-            let compares = compares.into_iter().filter(|(mutant, _)| !mutant.is_on());
-            let compares: Vec<Compare> = compares.map(|(_, compare)| compare).collect();
+            let compares =
+                [(is_held, Mutant::R14Fence.is_on()), (is_expected, Mutant::R14Version.is_on())];
+            let compares = compares.into_iter().filter(|(_, is_off)| !is_off);
+            let compares: Vec<Compare> = compares.map(|(compare, _)| compare).collect();
             let number = write.version.get();
             let mut writes = vec![
                 // Without a lease: a checkpoint outlives every session.

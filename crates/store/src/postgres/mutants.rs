@@ -22,7 +22,31 @@ tenure_core::swaps! { SWAPS
     R14Fence "sql/checkpoint/commit_one.sql"
         "AND h.duty = $4 AND h.epoch = $5" => "AND h.duty = $4";
     R14Fence "sql/checkpoint/commit_one.sql" "AND c.epoch <= $5" => "";
+    R14Batch "sql/routine/checkpoint_commit.sql"
+        "WHERE x.group_name = p_group AND x.duty = w.duty AND x.epoch = w.epoch
+                AND x.instance = p_instance AND x.nonce = p_nonce AND x.held OFFSET 0" =>
+        "WHERE x.group_name = p_group AND x.duty = w.duty OFFSET 0";
+    R14Batch "sql/routine/checkpoint_commit.sql"
+        "WHERE v_live AND (w.expected = 0 OR e.is_there)" => "WHERE v_live";
+    R14Batch "sql/routine/checkpoint_commit.sql"
+        "WHERE c.version = excluded.version - 1 AND c.epoch <= excluded.epoch" => "";
     R22Evict "sql/session/keep_alive.sql" "AND NOT evicted" => "";
     R24Audit "sql/routine/hold_claim.sql"
         "FROM entry ORDER BY" => "FROM entry WHERE false ORDER BY";
+    R24Audit "sql/routine/hold_release.sql"
+        "FROM ours ORDER BY duty
+        )" =>
+        "FROM ours WHERE false ORDER BY duty
+        )";
+    R24Audit "sql/routine/session_open.sql"
+        "VALUES (p_group, 'joined', p_instance, 'open');" =>
+        "SELECT p_group, 'joined', p_instance, 'open' WHERE false;";
+    R24Audit "sql/routine/session_end.sql"
+        "FROM freed ORDER BY" => "FROM freed WHERE false ORDER BY";
+    R24Audit "sql/routine/session_end.sql"
+        "VALUES (p_group, 'left', p_instance, p_reason);" =>
+        "SELECT p_group, 'left', p_instance, p_reason WHERE false;";
+    R24Audit "sql/routine/session_end.sql"
+        "VALUES (p_group, 'evicted', p_instance, p_reason);" =>
+        "SELECT p_group, 'evicted', p_instance, p_reason WHERE false;";
 }

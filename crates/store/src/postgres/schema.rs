@@ -205,11 +205,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_swap_fits_its_file() {
-        assert_eq!(SWAPS.iter().find(|swap| !swap.fits()), None);
-    }
-
-    #[test]
     fn another_schema_leaves_nothing_of_the_default_one() {
         let script = script("lease_2", &HISTORY, RIGHTS);
         for left in ["tenure.", "SCHEMA IF NOT EXISTS tenure", "SCHEMA tenure TO"] {

@@ -16,8 +16,8 @@ tenure_core::swaps! { SWAPS
     S3Level "sql/routine/isolation.sql" "<> 'read committed'" => "= 'unknown'";
     S4Token "sql/routine/ingest_gate.sql" "WHEN t.revoked_at IS NOT NULL" => "WHEN false";
     S4Token "sql/routine/ingest_gate.sql" "WHEN t.expires_at <= clock_timestamp()" => "WHEN false";
-    S4Token "sql/routine/token_ended.sql" "WHEN t.revoked_at IS NOT NULL" => "WHEN false";
-    S4Token "sql/routine/token_ended.sql" "WHEN t.expires_at <= clock_timestamp()" => "WHEN false";
+    S4Decide "sql/routine/token_ended.sql" "WHEN t.revoked_at IS NOT NULL" => "WHEN false";
+    S4Decide "sql/routine/token_ended.sql" "WHEN t.expires_at <= clock_timestamp()" => "WHEN false";
     S4Meanwhile "sql/routine/token_revoke.sql"
         "PERFORM FROM tenure.inbox_position WHERE only_row FOR UPDATE;" => "";
     S5Order "sql/inbox/read.sql" "ORDER BY p.position" => "ORDER BY p.position DESC";

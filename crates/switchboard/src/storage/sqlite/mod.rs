@@ -193,7 +193,6 @@ mod tests {
     use rusqlite::Connection;
     use tenure_store::IfAbsent;
 
-    use super::mutants::SWAPS;
     use super::{open_blocking, row};
 
     fn prepare_all(db: &Connection, folder: &Path) -> usize {
@@ -211,11 +210,6 @@ mod tests {
             }
         }
         prepared
-    }
-
-    #[test]
-    fn every_swap_fits_its_file() {
-        assert_eq!(SWAPS.iter().find(|swap| !swap.fits()), None);
     }
 
     #[test]
