@@ -416,6 +416,9 @@ async fn retention_applies(store: &Arc<dyn Store>, known: &[(DutyKey, Epoch, Rin
     let granted = store.claim(&player.session, &wants, &reason()).await.unwrap();
     assert!(granted.iter().all(|it| matches!(it, Claimed::Granted(_))));
     store.close_session(&player.session, &reason()).await.unwrap();
+    // The cursor file trims its trail at the next change.
+    let next = join(store, &telegram, LONG).await;
+    store.close_session(&next.session, &reason()).await.unwrap();
     store.retain(Retention { history_slots: 32, audit_kept: 1_000 }).await.unwrap();
     let entries = trail(store, &telegram).await;
     assert!((900..=1_300).contains(&entries.len()), "{}", entries.len());

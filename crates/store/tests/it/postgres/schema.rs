@@ -24,9 +24,9 @@ async fn ten_start_at_once_on_an_empty_database() {
     for opened in or_hang(starting.join_all()).await {
         opened.unwrap();
     }
-    let count = place.sql("SELECT count(*) FROM tenure.migration");
+    let count = place.sql("SELECT count(*), max(number) FROM tenure.migration");
     let row = place.client().await.query_one(&count, &[]).await.unwrap();
-    assert_eq!(row.get::<_, i64>(0), 5);
+    assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (6, 6));
 }
 
 #[tokio::test(flavor = "multi_thread")]
