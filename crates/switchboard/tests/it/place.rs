@@ -188,6 +188,29 @@ impl Place {
         .await;
     }
 
+    /// Makes every insert into the history of heartbeats fail, until [`Self::mend_history`].
+    pub async fn break_history(&self) {
+        let table = "connector_heartbeat_log";
+        self.execute(&match &self.at {
+            At::Sqlite(_) => format!(
+                "CREATE TRIGGER broken BEFORE INSERT ON {table}
+                BEGIN SELECT RAISE(ABORT, 'broken'); END"
+            ),
+            At::Postgres { .. } => {
+                format!("ALTER TABLE {table} ADD CONSTRAINT broken CHECK (false) NOT VALID")
+            }
+        })
+        .await;
+    }
+
+    pub async fn mend_history(&self) {
+        self.execute(match &self.at {
+            At::Sqlite(_) => "DROP TRIGGER broken",
+            At::Postgres { .. } => "ALTER TABLE connector_heartbeat_log DROP CONSTRAINT broken",
+        })
+        .await;
+    }
+
     /// Sets the clock of retention, as if it had been running until then.
     pub async fn set_clock(&self, micros: i64) {
         let at = match &self.at {

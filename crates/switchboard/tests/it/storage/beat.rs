@@ -290,11 +290,11 @@ pub async fn sums_end_where_numbers_do(place: Place) {
     }
     assert_eq!(connector(storage).await.counters, most);
     // The same holds for owed deltas.
-    place.execute("ALTER TABLE connector_heartbeat_log RENAME TO away").await;
+    place.break_history().await;
     for number in 5..9 {
         assert!(take(storage, &full(number), T + number).await.unwritten.is_some());
     }
-    place.execute("ALTER TABLE away RENAME TO connector_heartbeat_log").await;
+    place.mend_history().await;
     take(storage, &full(10), T + 10).await;
     assert_eq!(history(storage, &bot()).await.pop().unwrap().deltas, most);
 }
@@ -303,9 +303,7 @@ pub async fn sums_end_where_numbers_do(place: Place) {
 pub async fn what_could_not_be_written_is_owed(place: Place) {
     let storage = &place.storage;
     hear(storage, 1, T, 60, 10).await;
-    let away = "ALTER TABLE connector_heartbeat_log RENAME TO away";
-    let back = "ALTER TABLE away RENAME TO connector_heartbeat_log";
-    place.execute(away).await;
+    place.break_history().await;
     let taken = hear(storage, 1, T + MINUTE, 120, 13).await;
     assert!(taken.unwritten.is_some_and(|why| !why.is_empty()));
     let taken = hear(storage, 1, T + 2 * MINUTE, 180, 17).await;
@@ -314,7 +312,7 @@ pub async fn what_could_not_be_written_is_owed(place: Place) {
     assert!(late.late && late.unwritten.is_some());
     let first = hear(storage, 2, T, 60, 100).await;
     assert!(first.unwritten.is_some());
-    place.execute(back).await;
+    place.mend_history().await;
     // The registry is complete.
     assert_eq!(connector(storage).await.counters, counters(117));
     assert_eq!(connector(storage).await.last_heartbeat_at, Some(T));

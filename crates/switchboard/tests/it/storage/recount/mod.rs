@@ -187,11 +187,9 @@ impl World<'_> {
             Fate::IsLost => {}
             Fate::IsUnderWay => self.under_way.push(beat),
             Fate::IsUnwritten => {
-                let away = "ALTER TABLE connector_heartbeat_log RENAME TO away";
-                self.place.execute(away).await;
+                self.place.break_history().await;
                 self.arrives(beat, false).await;
-                let back = "ALTER TABLE away RENAME TO connector_heartbeat_log";
-                self.place.execute(back).await;
+                self.place.mend_history().await;
             }
         }
     }
