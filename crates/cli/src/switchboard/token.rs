@@ -183,7 +183,7 @@ async fn revoke(args: &RevokeArgs, global: &Global) -> Result<String, Failure> {
     let token = find_token(&*storage, &id).await?;
     check_unused(&token, force)?;
     let changed = match dry_run {
-        true => TokenState::of(&token) == TokenState::Good,
+        true => token.revoked_at.is_none(),
         false => {
             let revoked = storage.revoke_token(&id, &operator(), &reason).await?;
             revoked.ok_or_else(|| no_such_token(&id))?
@@ -196,7 +196,7 @@ async fn revoke(args: &RevokeArgs, global: &Global) -> Result<String, Failure> {
         "last_used_at": token.last_used_at.map(at),
     });
     let did = match (changed, dry_run) {
-        (false, _) => "was already expired or revoked",
+        (false, _) => "was already revoked",
         (true, true) => "would be revoked",
         (true, false) => "is revoked: requests with it get 401 from now on",
     };

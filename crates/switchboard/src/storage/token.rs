@@ -148,7 +148,8 @@ pub trait Tokens {
     async fn create_token(&self, token: &NewToken) -> StorageResult<bool>;
     /// Returns all tokens, oldest first.
     async fn tokens(&self) -> StorageResult<Vec<Token>>;
-    /// Ends a token at once. Returns `None` if no token has this id, `false` if it had ended.
+    /// Revokes a token at once, even an expired one: the store's clock may be set back. Returns
+    /// `None` if no token has this id, `false` if it was revoked before.
     async fn revoke_token(
         &self,
         token_id: &str,

@@ -115,7 +115,7 @@ cases! {
         a_token_takes_over_from_one_that_is_there
         a_hash_has_one_token
         a_token_is_revoked_once
-        an_expired_token_is_not_revoked
+        an_expired_token_is_revoked_for_good
         tokens_that_ended_open_nothing
         an_ended_token_stores_nothing
         an_ended_token_moves_no_fence

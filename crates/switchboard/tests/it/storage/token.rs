@@ -80,12 +80,20 @@ pub async fn a_token_is_revoked_once(place: Place) {
     assert_eq!(token.revoked_reason.as_deref(), Some("leaked"));
 }
 
-pub async fn an_expired_token_is_not_revoked(place: Place) {
+pub async fn an_expired_token_is_revoked_for_good(place: Place) {
     make_token(&place.storage, "tok_a").await;
     place.age("connector_tokens", "expires_at", 91 * DAY, "token_id = 'tok_a'").await;
+    assert_eq!(place.storage.revoke_token("tok_a", "me", "why").await.unwrap(), Some(true));
     assert_eq!(place.storage.revoke_token("tok_a", "me", "why").await.unwrap(), Some(false));
-    assert_eq!(place.storage.tokens().await.unwrap()[0].revoked_at, None);
-    assert_eq!(place.storage.audit(None, 10).await.unwrap().len(), 1);
+    let audit = place.storage.audit(None, 10).await.unwrap();
+    let actions: Vec<&str> = audit.iter().map(|entry| entry.action_type.as_str()).collect();
+    assert_eq!(actions, ["revoke", "create"], "newest first");
+    // As if the store's clock was set back to before its expiry.
+    let younger = "UPDATE connector_tokens SET expires_at = created_at + (created_at - expires_at)";
+    assert_eq!(place.execute(younger).await, 1);
+    let settled = commit_one(&place.storage, with_token("tok_a", &["a"])).await;
+    let ended = SubmissionRejection::TokenEnded(TokenEnd::Revoked);
+    assert_eq!(settled, SubmissionOutcome::Rejected(ended));
 }
 
 pub async fn tokens_that_ended_open_nothing(place: Place) {
