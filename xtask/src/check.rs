@@ -14,6 +14,13 @@ use crate::tidy::{self, workspace};
 /// Branch that changes are compared with.
 const MAIN: &str = "main";
 
+/// Files that decide how every package is built.
+const OF_ALL: &[&str] =
+    &["Cargo.toml", "Cargo.lock", "clippy.toml", "rustfmt.toml", ".cargo/config.toml"];
+
+/// Packages whose unit tests read the folder `docs`.
+const READERS_OF_DOCS: &[&str] = &["tenure-cli", "tenure-core"];
+
 /// Checks the style of everything; lints edited packages and runs their unit tests.
 pub(crate) fn run() -> Result<()> {
     let root = workspace()?;
@@ -26,8 +33,13 @@ pub(crate) fn run() -> Result<()> {
     }
     let list = |names: &mut dyn Iterator<Item = &str>| names.collect::<Vec<_>>().join(", ");
     eprintln!("checked: {}", list(&mut packages.iter().map(String::as_str)));
+    let (of_all, others): (Vec<_>, Vec<_>) = others.iter().partition(|file| OF_ALL.contains(file));
+    if !of_all.is_empty() {
+        let files = list(&mut of_all.into_iter());
+        eprintln!("of every package: {files}; run `cargo xtask test`");
+    }
     if !others.is_empty() {
-        eprintln!("of no package: {}", list(&mut others.iter().copied()));
+        eprintln!("of no package: {}", list(&mut others.into_iter()));
     }
     eprintln!(
         "not run: tests in `tests` folders, examples in comments, packages that depend on these, \
@@ -56,7 +68,7 @@ fn unit_tests(package: &str) -> Result<()> {
 fn edited(root: &Path) -> Result<Vec<PathBuf>> {
     let git = |words: &[&str]| output(Command::new("git").current_dir(root).args(words));
     let base = git(&["merge-base", "HEAD", MAIN]).unwrap_or_else(|_| "HEAD".to_owned());
-    let changed = git(&["diff", "--name-only", "-z", base.trim()])?;
+    let changed = git(&["diff", "--name-only", "--no-renames", "-z", base.trim()])?;
     let new = git(&["ls-files", "-z", "--others", "--exclude-standard"])?;
     Ok(changed
         .split_terminator('\0')
@@ -74,6 +86,9 @@ fn packages(
     for file in files {
         match file.ancestors().skip(1).find_map(&package) {
             Some(name) => drop(packages.insert(name)),
+            None if file.starts_with("docs") => {
+                packages.extend(READERS_OF_DOCS.iter().map(|name| (*name).to_owned()));
+            }
             None => others.extend(file.to_str()),
         }
     }
@@ -95,15 +110,21 @@ mod tests {
     #[test]
     fn each_file_is_of_the_package_around_it() {
         let files = ["crates/core/src/a/b.rs", "crates/core/tests/c.rs", "sim/Cargo.toml"];
-        let files: Vec<PathBuf> =
-            files.iter().chain(&["a/b.md", "Cargo.lock"]).map(PathBuf::from).collect();
+        let files: Vec<PathBuf> = files
+            .iter()
+            .chain(&["docs/README.md", "a/b.md", "Cargo.lock"])
+            .map(PathBuf::from)
+            .collect();
         let named = |folder: &Path| match folder.to_str() {
             Some("crates/core") => Some("tenure-core".to_owned()),
             Some("sim") => Some("tenure-sim".to_owned()),
             _ => None,
         };
         let (packages, others) = packages(&files, named);
-        assert_eq!(packages.iter().collect::<Vec<_>>(), ["tenure-core", "tenure-sim"]);
+        assert_eq!(
+            packages.iter().collect::<Vec<_>>(),
+            ["tenure-cli", "tenure-core", "tenure-sim"]
+        );
         assert_eq!(others, ["a/b.md", "Cargo.lock"]);
     }
 

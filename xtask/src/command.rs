@@ -24,9 +24,9 @@ usage: cargo xtask <command>
                    within a minute
   tidy             run only the style checks
   services         start the test servers, print their URLs, wait for Ctrl-C
-  soak [NAME]...   run checks that take too long for every change, all or some of: features,
-                   tests, stories, fuzz, openapi, kill-table, sim, model, chaos, rolling,
-                   churn, leader, failover, patroni, compare, fresh
+  soak [NAME]...   run checks that take too long for every change, all or some of: churn,
+                   chaos, leader, failover, patroni, stories, isolation, rolling, features,
+                   tests, fuzz, openapi, kill-table, sim, switchboard, model, compare, fresh
   fresh [--only build|test]
                    run the README's commands in a minimal Debian (needs root)
   bench [store] [WORDS]
@@ -36,13 +36,14 @@ usage: cargo xtask <command>
   bench ingest     measure how many events the switchboard ingests
   bench heartbeat  measure what the heartbeats of ten thousand connectors cost
   bench bucket     compare buckets with Node, and their filter with Python
-  sim --seeds COUNT | --seed SEED
-                   run the engine in virtual time: many seeds, or one with its trace
+  sim --seeds COUNT | --seed SEED [--world switchboard]
+                   run the engine, or the switchboard, in virtual time: many seeds, or one with
+                   its trace
   model [--instances COUNT] [--duties COUNT] [--depth MOST] [WORDS]
                    check the engine in all states that a few instances and duties can reach
-  kill-table [--rule RULE] [--seeds COUNT] [--check]
+  kill-table [--rule RULE] [--seeds COUNT] [--check | --sample]
                    switch off each rule in turn, see which test or checker notices, and
-                   write the table into docs/reference/guarantees.md
+                   write the table into docs/reference/guarantees.md; --sample: ten of them
   fuzz [NAME]... [--seconds 60]
                    fuzz the parsers of untrusted input, all or some of: envelope, batch,
                    query, heartbeat, bucket

@@ -56,15 +56,21 @@ pub(crate) fn as_typed(command: &mut Command) -> &mut Command {
 
 /// Runs `command` to its end; fails unless it succeeds.
 pub(crate) fn check(command: &mut Command) -> Result<()> {
-    let status = command.status().with_context(|| format!("cannot run {command:?}"))?;
-    ensure!(status.success(), "{command:?} ended with {status}");
+    let status = command.status().with_context(|| format!("cannot run {}", line_of(command)))?;
+    ensure!(status.success(), "{} ended with {status}", line_of(command));
     Ok(())
+}
+
+/// Returns program and words; `Debug` would also list each variable that is removed.
+fn line_of(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ")
 }
 
 /// Runs `command` and returns its output.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
-    let done = command.output().with_context(|| format!("cannot run {command:?}"))?;
+    let done = command.output().with_context(|| format!("cannot run {}", line_of(command)))?;
     let errors = String::from_utf8_lossy(&done.stderr);
-    ensure!(done.status.success(), "{command:?} ended with {}: {errors}", done.status);
+    ensure!(done.status.success(), "{} ended with {}: {errors}", line_of(command), done.status);
     Ok(String::from_utf8(done.stdout)?)
 }

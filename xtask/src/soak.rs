@@ -45,12 +45,16 @@ const ALL: &[Soak] = &[
     waits("stories", 300, stories),
     // It measures handovers, which others would delay.
     computes("rolling", 260, || on_each_store("rolling", 1)),
+    waits("isolation", 600, || command::isolation(&[])),
     computes("features", 120, test::features),
     computes("tests", 600, tests),
     computes("fuzz", 240, || beside(&fuzz::TARGETS.map(|name| format!("fuzz {name}")), 2)),
     computes("openapi", 400, openapi::run),
     computes("kill-table", 300, || kill::run(&kill::KillOptions::CHECK)),
     computes("sim", 120, || release("tenure-sim", &["--seeds", "10000"])),
+    computes("switchboard", 300, || {
+        release("tenure-sim", &["--world", "switchboard", "--seeds", "10000"])
+    }),
     computes("model", 300, model),
     computes("compare", 300, compare),
     computes("fresh", 900, || fresh::run(None)),

@@ -20,6 +20,7 @@ const MAX_CONCURRENT_SUITES: usize = 2;
 const WAITING_SUITES: &[&str] = &[
     "tenure-cli it",
     "tenure-store it",
+    "tenure-isolation it",
     "tenure-store conformance",
     "tenure-switchboard it",
     "tenure-chaos it",

@@ -87,13 +87,20 @@ fn smallest_features() -> Result<()> {
     alone("tenure-store", "memory")?;
     alone("tenure-targets", "")?;
     // As for users: other packages of the workspace turn on features for tests.
-    alone("tenure", "default")
+    alone("tenure", "default")?;
+    programs("xtask")
 }
 
 /// Checks every feature set that must compile without warnings on its own.
 pub(crate) fn features() -> Result<()> {
     STORE_FEATURES.iter().try_for_each(|features| alone("tenure-store", features))?;
-    TARGETS_FEATURES.iter().try_for_each(|features| alone("tenure-targets", features))
+    TARGETS_FEATURES.iter().try_for_each(|features| alone("tenure-targets", features))?;
+    programs("tenure-bench")
+}
+
+/// Lints the programs of a package without a `tests` folder, which are else built only as tests.
+fn programs(package: &str) -> Result<()> {
+    cargo(&["clippy", "--bins", "--all-features", "--package", package], &denied(), &[])
 }
 
 fn alone(package: &str, features: &str) -> Result<()> {
