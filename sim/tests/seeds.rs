@@ -1,22 +1,22 @@
-//! A thousand seeds in the normal test command; `cargo xtask sim` runs more.
+//! Seeds of both simulated worlds in the normal test command; `cargo xtask sim` runs more.
 
 use std::thread;
 
-use tenure_sim::{Coverage, differs, run};
+use tenure_sim::{Coverage, SeedReport, differs, run, switchboard};
 
-const SEEDS: u64 = 1000;
 const THREADS: u64 = 2;
 
-/// All seeds pass, and together they reach every store, every fault and every kind of record.
-#[test]
-fn a_thousand_seeds() {
+/// Runs seeds that must pass, and returns what they reached. `words` choose their world.
+#[allow(clippy::unwrap_used, reason = "a seed that panics fails the test")]
+fn all_pass(seeds: u64, run: fn(u64, bool) -> SeedReport, words: &str) -> Coverage {
     let one = |first: u64| {
         let (mut coverage, mut failed) = (Coverage::default(), Vec::new());
-        for seed in (first..SEEDS).step_by(THREADS as usize) {
+        for seed in (first..seeds).step_by(THREADS as usize) {
             let outcome = run(seed, false);
             coverage.add(&outcome.coverage);
             for finding in outcome.findings {
-                failed.push(format!("seed {seed}: {finding}; cargo xtask sim --seed {seed}"));
+                let replay = format!("cargo xtask sim --seed {seed}{words}");
+                failed.push(format!("seed {seed}: {finding}; {replay}"));
             }
         }
         (coverage, failed)
@@ -30,8 +30,23 @@ fn a_thousand_seeds() {
             failed.extend(broken);
         }
     });
-    assert!(failed.is_empty(), "{} seeds failed:\n{}", failed.len(), failed.join("\n"));
-    assert_eq!(coverage.missing(), Vec::<String>::new(), "never reached in {SEEDS} seeds");
+    assert!(failed.is_empty(), "{} findings:\n{}", failed.len(), failed.join("\n"));
+    coverage
+}
+
+/// All seeds pass, and together they reach every store, every fault and every kind of record.
+#[test]
+fn a_thousand_seeds() {
+    let coverage = all_pass(1_000, run, "");
+    assert_eq!(coverage.missing(), Vec::<String>::new(), "never reached:\n{coverage}");
+}
+
+#[test]
+fn two_hundred_seeds_of_the_switchboard() {
+    let coverage = all_pass(200, switchboard::run, " --world switchboard");
+    for outcome in ["stored", "fenced", "diverged", "gap-told", "rolled-fenced"] {
+        assert!(coverage.of("outcome", outcome) > 0, "never {outcome}:\n{coverage}");
+    }
 }
 
 /// Seeds beyond the first thousand that failed once, and why.
@@ -53,6 +68,9 @@ fn seeds_that_failed_once() {
 fn a_seed_replays_to_the_byte() {
     for seed in 0..20 {
         assert_eq!(differs(seed), None, "seed {seed}");
+    }
+    for seed in 0..10 {
+        assert_eq!(switchboard::differs(seed), None, "seed {seed} of the switchboard");
     }
 }
 

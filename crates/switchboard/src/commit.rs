@@ -65,8 +65,21 @@ pub enum SubmitError {
     Store(SwitchboardError),
 }
 
-/// Called after each commit with its number of events and its duration.
-pub type OnCommit = Arc<dyn Fn(usize, Duration) + Send + Sync>;
+/// Called after each try to commit.
+pub type OnCommit = Arc<dyn Fn(TriedCommit) + Send + Sync>;
+
+/// A transaction that was tried.
+#[derive(Clone, Copy, Debug)]
+pub struct TriedCommit {
+    /// Number of its submissions.
+    pub submissions: usize,
+    /// Number of its events.
+    pub events: usize,
+    /// Its duration.
+    pub took: Duration,
+    /// Whether the store has committed it.
+    pub is_committed: bool,
+}
 
 /// Commits submissions in groups.
 pub struct Committer {
@@ -286,10 +299,14 @@ impl GroupCommitter {
         &self,
         group: &[Submission],
     ) -> Result<Vec<SubmissionOutcome>, SwitchboardError> {
-        let items = group.iter().map(|submission| submission.items.len()).sum();
         let began = BootClock.now();
         let settled = self.storage.commit(group).await;
-        (self.on_commit)(items, BootClock.now().since(began));
+        (self.on_commit)(TriedCommit {
+            submissions: group.len(),
+            events: group.iter().map(|submission| submission.items.len()).sum(),
+            took: BootClock.now().since(began),
+            is_committed: settled.is_ok(),
+        });
         settled
     }
 }

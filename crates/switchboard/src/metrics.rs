@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tenure_wire::exposition::{DURATIONS, Histogram, MetricsText};
 
+use crate::commit::TriedCommit;
 use crate::http::STATUSES;
 use crate::http::route::{ROUTES, Route};
 use crate::liveness::Liveness;
@@ -112,9 +113,9 @@ pub(crate) struct Gauges {
 }
 
 impl Metrics {
-    pub(crate) fn committed(&self, events: usize, took: Duration) {
-        self.commit_durations.add(&DURATIONS, took.as_secs_f64());
-        self.commit_sizes.add(&SIZES, events as f64);
+    pub(crate) fn committed(&self, tried: TriedCommit) {
+        self.commit_durations.add(&DURATIONS, tried.took.as_secs_f64());
+        self.commit_sizes.add(&SIZES, tried.events as f64);
     }
 
     pub(crate) fn answered(&self, route: Option<&Route>, status: u16, took: Duration) {
@@ -242,7 +243,8 @@ mod tests {
         metrics.overloaded(Overload::Memory);
         metrics.answered(ROUTES.first(), 202, Duration::from_millis(2));
         metrics.answered(None, 299, Duration::from_secs(60));
-        metrics.committed(7, Duration::from_millis(4));
+        let (submissions, events, took) = (3, 7, Duration::from_millis(4));
+        metrics.committed(TriedCommit { submissions, events, took, is_committed: true });
         metrics.beats_late.add(2);
         let now = Gauges {
             queue: 5,

@@ -16,7 +16,7 @@ use tokio::time::{sleep, timeout};
 use crate::access::{AccessControl, Limiter};
 use crate::budget::Budget;
 use crate::channels::Channels;
-use crate::commit::{CommitLimits, Committer};
+use crate::commit::{CommitLimits, Committer, TriedCommit};
 use crate::error::SwitchboardError;
 use crate::health::StoreHealth;
 use crate::http::heartbeat::NoticeThrottle;
@@ -264,7 +264,7 @@ fn build_state(
 ) -> ServerState {
     let metrics = Arc::new(Metrics::default());
     let counted = Arc::clone(&metrics);
-    let on_commit = Arc::new(move |events, took| counted.committed(events, took));
+    let on_commit = Arc::new(move |tried: TriedCommit| counted.committed(tried));
     ServerState {
         committer: Committer::start(Arc::clone(&storage), settings.commit, on_commit),
         access: AccessControl::new(

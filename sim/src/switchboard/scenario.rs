@@ -25,7 +25,7 @@ text_enum! {
         SameEpoch "same-epoch"
         /// The store refuses the content of an event.
         RefusedContent "refused-content"
-        /// The store's clock is set forward, by seconds or up to a year.
+        /// The store's clock is set forward, by seconds or up to 400 days.
         ClockForward "clock-forward"
         /// The store's clock is set back, by seconds or to 1970.
         ClockBack "clock-back"

@@ -1,5 +1,7 @@
 //! Record of a run, for the checkers.
 
+use std::fmt::{self, Display};
+
 use tenure_switchboard::liveness::Liveness;
 use tenure_switchboard::storage::{EventOutcome, SeriesBucket, TokenEnd};
 use uuid::Uuid;
@@ -48,7 +50,7 @@ pub enum SubmissionFate {
     Fenced(Option<(u64, u64)>),
     /// The token has ended.
     Ended(TokenEnd),
-    /// Nothing was stored for another reason.
+    /// Nothing of its transaction was stored.
     Failed(String),
 }
 
@@ -70,25 +72,19 @@ pub struct SentSubmission {
 /// One step of a run. Times `at` are virtual time, `wall` is the store's clock.
 #[derive(Clone, Debug)]
 pub enum SwitchStep {
-    /// Submissions were committed, in this order; in one group if `is_group`.
+    /// A transaction committed submissions, in this order.
     Committed {
-        /// Virtual time.
-        at: Micros,
         /// The store's clock.
         wall: i64,
         /// The submissions.
         sent: Vec<SentSubmission>,
-        /// Whether one transaction stored them.
-        is_group: bool,
     },
     /// An observer read all new messages: positions and ids.
     Observed(Vec<(i64, Uuid)>),
-    /// An observer read the whole inbox.
-    Inventory {
-        /// Virtual time.
-        at: Micros,
-        /// Messages before this time must be gone.
-        stored_after: Micros,
+    /// Retention deleted messages and keys; then an observer read the whole inbox.
+    Pruned {
+        /// Number of deleted keys.
+        keys: u64,
         /// Positions and ids.
         rows: Vec<(i64, Uuid)>,
         /// Position up to which retention has deleted.
@@ -108,12 +104,10 @@ pub enum SwitchStep {
         /// Its expiry, by the store's clock.
         expires_at: i64,
     },
-    /// The revocation of a token was answered.
+    /// The revocation of a token was answered: now, or that it was revoked before.
     TokenRevoked(usize),
     /// The fences of a duty were forgotten.
     FenceReset(usize),
-    /// Dedupe keys were deleted.
-    KeysPruned(Micros),
     /// The clock of retention was moved or read.
     Ticked {
         /// Virtual time.
@@ -127,7 +121,7 @@ pub enum SwitchStep {
     },
     /// The clocks are right again for long enough.
     ClocksRight,
-    /// A heartbeat was stored.
+    /// A heartbeat was answered.
     Beat(SentBeat),
     /// A connector was deleted.
     ConnectorDeleted(usize),
@@ -144,32 +138,44 @@ pub enum SwitchStep {
         /// Sums of the periods: connector, messages ingested and failed.
         sums: [Vec<(usize, i64, i64)>; 3],
     },
-    /// Series of a connector.
+    /// Retention deleted heartbeats of the history.
+    HistoryPruned {
+        /// Their retention.
+        keep: Micros,
+        /// Number of deleted heartbeats.
+        deleted: u64,
+    },
+    /// Series and counters of a connector.
     Series {
         /// The connector.
         connector: usize,
+        /// Messages ingested and failed, as its row has them; `None` if it is unknown.
+        counters: Option<[i64; 2]>,
         /// All hours.
         hours: Vec<SeriesBucket>,
         /// All days.
         days: Vec<SeriesBucket>,
     },
-    /// The liveness of a connector at the end.
-    Judged {
-        /// The connector.
-        connector: usize,
-        /// Time since its last heartbeat was stored.
-        silent: Micros,
-        /// Whether it still sends heartbeats.
-        beats: bool,
-        /// Its liveness.
-        liveness: Liveness,
+    /// The list of connectors at the end.
+    Listed {
+        /// Virtual time.
+        at: Micros,
+        /// Connectors that still send heartbeats.
+        sending: Vec<usize>,
+        /// All connectors.
+        connectors: Vec<ListedConnector>,
     },
     /// A copy of the database was made; they are numbered from 0.
     BackedUp,
     /// The database was replaced by this copy.
     Restored(usize),
-    /// The inbox was adopted, with this floor.
-    Adopted(i64),
+    /// The inbox was adopted.
+    Adopted {
+        /// The store's clock.
+        wall: i64,
+        /// Position above which it continues.
+        floor: i64,
+    },
 }
 
 /// A page that a reader got.
@@ -195,9 +201,22 @@ pub struct ReaderPage {
     pub trimmed: i64,
 }
 
-/// A stored heartbeat.
+/// A connector as the list shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListedConnector {
+    /// Its number.
+    pub connector: usize,
+    /// Whether it is archived.
+    pub is_archived: bool,
+    /// Its liveness.
+    pub liveness: Liveness,
+}
+
+/// A heartbeat and its answer.
 #[derive(Clone, Copy, Debug)]
 pub struct SentBeat {
+    /// Virtual time.
+    pub at: Micros,
     /// The store's clock.
     pub wall: i64,
     /// The connector.
@@ -206,16 +225,96 @@ pub struct SentBeat {
     pub instance: u64,
     /// Counter `messages_ingested`; half of it is `messages_failed`.
     pub done: i64,
-    /// Number of its token, and whether that had ended, as answered.
+    /// Number of its token.
     pub token: Option<usize>,
-    /// The answer: the token had ended, and nothing was stored.
-    pub is_ended: bool,
-    /// Time of receipt, as answered.
-    pub received_at: i64,
-    /// Whether a newer one was known, as answered.
-    pub late: bool,
     /// Uptime in seconds.
     pub uptime_s: i64,
     /// Time of sending, in Unix microseconds.
     pub sent_at: i64,
+    /// The answer of the storage.
+    pub answer: BeatAnswer,
+}
+
+/// Answer of the storage to a heartbeat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BeatAnswer {
+    /// It was stored.
+    Accepted {
+        /// Time of receipt, in Unix microseconds.
+        received_at: i64,
+        /// Whether a newer one was known.
+        late: bool,
+    },
+    /// The token has ended.
+    Ended(TokenEnd),
+    /// Its token has registered too many connectors.
+    TooMany,
+}
+
+impl Display for EventKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => write!(f, "#{number}"),
+            Self::Content(text, hour) => write!(f, "text {text} of hour {hour}"),
+        }
+    }
+}
+
+impl Display for SentHold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "d{} epoch {} of i{}", self.duty, self.epoch, self.instance)
+    }
+}
+
+/// Displays what was sent and what was answered.
+impl Display for SentSubmission {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { source, token, hold, items, fate } = self;
+        let keys: Vec<String> = items.iter().map(|(_, event)| event.key.to_string()).collect();
+        write!(f, "sends e{source} [{}]", keys.join(", "))?;
+        if let Some(hold) = hold {
+            write!(f, " under {hold}")?;
+        }
+        if let Some(token) = token {
+            write!(f, " with t{token}")?;
+        }
+        write!(f, ": {fate}")
+    }
+}
+
+impl Display for SubmissionFate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stored(outcomes) => {
+                let words: Vec<&str> = outcomes.iter().map(describe).collect();
+                write!(f, "passed [{}]", words.join(", "))
+            }
+            Self::Fenced(Some((epoch, instance))) => {
+                write!(f, "fenced by epoch {epoch} of i{instance}")
+            }
+            Self::Fenced(None) => f.write_str("fenced by a hold of every source"),
+            Self::Ended(end) => write!(f, "token {end:?}"),
+            Self::Failed(why) => write!(f, "failed: {why}"),
+        }
+    }
+}
+
+fn describe(outcome: &Option<EventOutcome>) -> &'static str {
+    match outcome {
+        None => "refused for its content",
+        Some(it) if it.reused => "duplicate with other content",
+        Some(it) if it.duplicate => "duplicate",
+        Some(_) => "new",
+    }
+}
+
+impl Display for BeatAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Accepted { late: true, .. } => f.write_str("late"),
+            Self::Accepted { .. } => f.write_str("stored"),
+            Self::Ended(end) => write!(f, "token {end:?}"),
+            Self::TooMany => f.write_str("too many connectors"),
+        }
+    }
 }

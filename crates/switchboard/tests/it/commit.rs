@@ -18,7 +18,7 @@ async fn what_waits_at_the_end_is_stored() {
     let url = StoreUrl::parse(&format!("sqlite:{}", path.display())).unwrap();
     let storage = storage::open(&url, IfAbsent::Create).await.unwrap();
     let limits = CommitLimits { queue: 16, items: 4, ..CommitLimits::default() };
-    let committer = Arc::new(Committer::start(Arc::clone(&storage), limits, Arc::new(|_, _| {})));
+    let committer = Arc::new(Committer::start(Arc::clone(&storage), limits, Arc::new(|_| {})));
     let mut clients = tokio::task::JoinSet::new();
     for n in 0..64 {
         let committer = Arc::clone(&committer);

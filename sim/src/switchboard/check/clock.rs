@@ -3,7 +3,7 @@
 use super::{HistoryJudge, SwitchStep};
 use crate::switchboard::{MINUTE, Micros};
 
-/// Longest time between two moves.
+/// Longest time between two moves of the clock of retention.
 const MAX_LAG: Micros = 30 * MINUTE;
 
 /// The last move of the clock of retention.

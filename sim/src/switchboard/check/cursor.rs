@@ -28,7 +28,7 @@ impl HistoryJudge for CursorJudge {
         match step {
             SwitchStep::Observed(rows) => self.messages.extend(rows.iter().copied()),
             SwitchStep::Page(page) => {
-                let is_told = page.trimmed >= page.after;
+                let is_told = page.trimmed > page.after;
                 if page.tagged && !is_told && self.is_lost(page.reader) {
                     return Err(format!(
                         "reader {} goes on after {}, which a restore has lost",

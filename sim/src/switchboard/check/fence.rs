@@ -1,73 +1,75 @@
 //! Checker *fence*.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::{HistoryJudge, SentHold, SentSubmission, SubmissionFate, SwitchStep};
 
 /// Source and duty of a fence; without a source it applies to every one.
 type FenceScope = (Option<usize>, usize);
 
-/// The newest holds that passed.
+/// The stored fences.
 #[derive(Clone, Debug, Default)]
-pub(super) struct FenceJudge {
-    newest: BTreeMap<FenceScope, SentHold>,
-    /// Every hold that was sent.
-    sent: BTreeSet<SentHold>,
+pub(super) struct FenceJudge(BTreeMap<FenceScope, SentHold>);
+
+/// The newest hold of a duty for a source.
+#[derive(Clone, Copy, Debug)]
+struct NewestOfScope {
+    hold: SentHold,
+    /// It is of every source, and must not be revealed to this one.
+    is_hidden: bool,
 }
 
 fn scope(sent: &SentSubmission, hold: SentHold) -> FenceScope {
     (sent.token.map(|_| sent.source), hold.duty)
 }
 
-/// Whether a hold is refused beside another one that passed.
-fn is_closed(hold: SentHold, newest: SentHold) -> bool {
-    hold.epoch < newest.epoch || (hold.epoch == newest.epoch && hold.instance != newest.instance)
-}
-
 impl FenceJudge {
-    /// Judges a hold that passed. A fence of every source counts for other sources once its group
-    /// was committed: `before` has those.
-    fn passed(
-        &mut self,
-        before: &BTreeMap<FenceScope, SentHold>,
-        sent: &SentSubmission,
-        hold: SentHold,
-    ) -> Result<(), String> {
-        let scope = scope(sent, hold);
-        let newer = self.newest.get(&scope).into_iter().chain(before.get(&(None, hold.duty)));
-        if let Some(newest) = newer.copied().find(|it| is_closed(hold, *it)) {
-            return Err(format!("{hold:?} of {scope:?} passes after {newest:?}"));
-        }
-        // A submission whose events were all refused for their content stores no fence either.
-        let is_refused = |outcomes: &[Option<_>]| outcomes.iter().all(Option::is_none);
-        match &sent.fate {
-            SubmissionFate::Stored(outcomes) if !outcomes.is_empty() && is_refused(outcomes) => {}
-            _ => drop(self.newest.insert(scope, hold)),
-        }
-        Ok(())
-    }
-
-    /// Checks that a hold was refused because of another one that was really sent.
-    fn refused(&self, hold: SentHold, told: Option<(u64, u64)>) -> Result<(), String> {
-        let found = match told {
-            Some((epoch, instance)) => {
-                let told = SentHold { epoch, instance, ..hold };
-                is_closed(hold, told) && self.sent.contains(&told)
-            }
-            None => self.sent.iter().any(|it| it.duty == hold.duty && is_closed(hold, *it)),
+    /// Returns the newest stored hold that applies to a source.
+    fn known(&self, scope: FenceScope) -> Option<NewestOfScope> {
+        let (source, duty) = scope;
+        let newest = |scope, is_hidden| {
+            self.0.get(&scope).map(|hold| NewestOfScope { hold: *hold, is_hidden })
         };
-        if found { Ok(()) } else { Err(format!("{hold:?} is refused because of {told:?}")) }
+        let of_all = newest((None, duty), source.is_some());
+        let own = newest(scope, false);
+        own.into_iter().chain(of_all).rev().max_by_key(|it| it.hold.epoch)
     }
 
-    /// Checks that the newest hold of a group counted first.
-    fn group(sent: &[SentSubmission]) -> Result<(), String> {
-        let mut newest = BTreeMap::new();
-        let passed = sent.iter().filter(|it| matches!(it.fate, SubmissionFate::Stored(_)));
-        for (scope, hold) in passed.filter_map(|it| Some((scope(it, it.hold?), it.hold?))) {
-            let first = *newest.entry(scope).or_insert(hold);
-            if (first.epoch, first.instance) != (hold.epoch, hold.instance) {
-                return Err(format!("{hold:?} and {first:?} pass in one group"));
+    /// Judges a transaction, in which the newest hold of each duty counts first.
+    fn judge(&mut self, sent: &[SentSubmission]) -> Result<(), String> {
+        let held = || {
+            let is_judged = |it: &&SentSubmission| {
+                matches!(it.fate, SubmissionFate::Stored(_) | SubmissionFate::Fenced(_))
+            };
+            sent.iter().filter(is_judged).filter_map(|it| Some((it, it.hold?)))
+        };
+        let mut newest: BTreeMap<FenceScope, NewestOfScope> = BTreeMap::new();
+        for (sent, hold) in held() {
+            let scope = scope(sent, hold);
+            let known = newest.get(&scope).copied().or_else(|| self.known(scope));
+            let known = known.filter(|it| it.hold.epoch >= hold.epoch);
+            newest.insert(scope, known.unwrap_or(NewestOfScope { hold, is_hidden: false }));
+        }
+        for (sent, hold) in held() {
+            let NewestOfScope { hold: first, is_hidden } = newest[&scope(sent, hold)];
+            let told = (!is_hidden).then_some((first.epoch, first.instance));
+            let expected = (hold != first).then_some(told);
+            let answered = match sent.fate {
+                SubmissionFate::Fenced(told) => Some(told),
+                _ => None,
+            };
+            if answered != expected {
+                return Err(format!("{hold:?} after {first:?}: refused is {answered:?}"));
             }
+        }
+        // A transaction with an event that is refused for its content stores nothing.
+        let is_refused = |it: &SentSubmission| match &it.fate {
+            SubmissionFate::Stored(outcomes) => outcomes.contains(&None),
+            _ => false,
+        };
+        if !sent.iter().any(is_refused) {
+            let stored = newest.into_iter().filter(|(_, it)| !it.is_hidden);
+            self.0.extend(stored.map(|(scope, it)| (scope, it.hold)));
         }
         Ok(())
     }
@@ -78,27 +80,10 @@ impl HistoryJudge for FenceJudge {
 
     fn see(&mut self, step: &SwitchStep) -> Result<(), String> {
         match step {
-            SwitchStep::Committed { sent, is_group, .. } => {
-                let before = self.newest.clone();
-                self.sent.extend(sent.iter().filter_map(|it| it.hold));
-                for (sent, hold) in sent.iter().filter_map(|it| Some((it, it.hold?))) {
-                    match &sent.fate {
-                        SubmissionFate::Stored(_) => self.passed(&before, sent, hold)?,
-                        SubmissionFate::Fenced(told) => self.refused(hold, *told)?,
-                        _ => {}
-                    }
-                }
-                if *is_group {
-                    Self::group(sent)?;
-                }
-            }
-            SwitchStep::FenceReset(duty) => self.newest.retain(|(_, of), _| of != duty),
+            SwitchStep::Committed { sent, .. } => return self.judge(sent),
+            SwitchStep::FenceReset(duty) => self.0.retain(|(_, of), _| of != duty),
             _ => {}
         }
         Ok(())
-    }
-
-    fn survive(&mut self, lost: Self) {
-        self.sent = lost.sent;
     }
 }

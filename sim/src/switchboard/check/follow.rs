@@ -33,6 +33,10 @@ impl HistoryJudge for FollowJudge {
             SwitchStep::Observed(rows) => {
                 self.positions.extend(rows.iter().map(|(position, id)| (*id, *position)));
             }
+            SwitchStep::Pruned { trimmed, .. } => {
+                let is_kept = |id: &Uuid| self.positions.get(id).is_none_or(|at| at > trimmed);
+                self.stored.retain(|it| is_kept(&it.id));
+            }
             SwitchStep::Page(page) => return self.page(page),
             _ => {}
         }
@@ -57,7 +61,10 @@ impl FollowJudge {
             if !belongs {
                 continue;
             }
-            if rows.next_if(|(_, id)| *id == message.id).is_some() {
+            let is_it = |row: &&(i64, Uuid)| {
+                row.1 == message.id && position.is_none_or(|position| position == row.0)
+            };
+            if rows.next_if(is_it).is_some() {
                 continue;
             }
             if position.is_none_or(|position| position > *trimmed) {

@@ -5,16 +5,18 @@
 //! | follow | a page has each stored message after its cursor once, in order, above `trimmed` |
 //! | cursor | a cursor from a lost future is diverged or told of the gap; no other is diverged |
 //! | once | a key takes effect once while it is kept; repetitions get the id of the first |
+//! | content | an event is refused for its content only if its id is taken, and no other with it |
 //! | fence | nothing is stored under a hold after a newer one passed; no newest hold is refused |
 //! | token | a token is valid until it expires or is revoked, and not after |
-//! | positions | new messages have the next positions, in the order of their submissions |
-//! | retention | messages are kept for at least half their time, and not for ever |
+//! | positions | new messages have the next positions, above all known ones after an adoption |
+//! | retention | what the clock of retention makes old is deleted, nothing else, and it is told |
 //! | clock | the clock of retention moves at most twice as fast as time, and never goes back |
-//! | liveness | connectors that stopped are offline at the end, the others online |
-//! | sums | hours, days and periods have each heartbeat once, in the hour of its arrival |
+//! | liveness | at the end the list has every connector: offline if it stopped, else online |
+//! | sums | hours, days, periods and counters have each heartbeat once, in the hour it arrived |
 //! | barrier | no step of counting under an older epoch does anything |
 
 mod clock;
+mod content;
 mod cursor;
 mod fence;
 mod follow;
@@ -30,7 +32,6 @@ mod tests;
 
 use tenure_switchboard::storage::InboxRetention;
 
-use super::Micros;
 pub use super::story::*;
 use crate::check::CheckFinding;
 
@@ -49,23 +50,24 @@ trait HistoryJudge: Clone {
 /// Judges a history by all checkers.
 pub fn judge(keep: InboxRetention, history: &[SwitchStep]) -> Vec<CheckFinding> {
     let results = [
-        follow(follow::FollowJudge::default(), history),
-        follow(cursor::CursorJudge::default(), history),
-        follow(once::OnceJudge::new(keep), history),
-        follow(fence::FenceJudge::default(), history),
-        follow(token::TokenJudge::default(), history),
-        follow(positions::PositionJudge::default(), history),
-        follow(retention::RetentionJudge::new(keep), history),
-        follow(clock::ClockJudge::default(), history),
-        follow(liveness::LivenessJudge, history),
-        follow(sums::SumJudge::default(), history),
-        follow(sums::BarrierJudge::default(), history),
+        lead(follow::FollowJudge::default(), history),
+        lead(cursor::CursorJudge::default(), history),
+        lead(once::OnceJudge::new(keep), history),
+        lead(content::ContentJudge::default(), history),
+        lead(fence::FenceJudge::default(), history),
+        lead(token::TokenJudge::default(), history),
+        lead(positions::PositionJudge::default(), history),
+        lead(retention::RetentionJudge::new(keep), history),
+        lead(clock::ClockJudge::default(), history),
+        lead(liveness::LivenessJudge::default(), history),
+        lead(sums::SumJudge::default(), history),
+        lead(sums::BarrierJudge::default(), history),
     ];
     results.into_iter().filter_map(Result::err).collect()
 }
 
 /// Leads a checker through a history. A restored database has the state of its copy again.
-fn follow<J: HistoryJudge>(mut judge: J, history: &[SwitchStep]) -> Result<(), CheckFinding> {
+fn lead<J: HistoryJudge>(mut judge: J, history: &[SwitchStep]) -> Result<(), CheckFinding> {
     let mut copies = Vec::new();
     for (number, step) in history.iter().enumerate() {
         if let SwitchStep::Restored(copy) = step {
@@ -83,32 +85,23 @@ fn follow<J: HistoryJudge>(mut judge: J, history: &[SwitchStep]) -> Result<(), C
     Ok(())
 }
 
-/// Times of the moves of the clock of retention.
+/// The clock of retention, as it was read last.
 #[derive(Clone, Copy, Debug, Default)]
-struct ClockMoves {
-    turn: i64,
-    at: Micros,
+struct StampClock {
+    reached: i64,
 }
 
-impl ClockMoves {
+impl StampClock {
     fn see(&mut self, step: &SwitchStep) {
-        if let SwitchStep::Ticked { at, turn, .. } = step
-            && *turn != self.turn
-        {
-            *self = Self { turn: *turn, at: *at };
+        if let SwitchStep::Ticked { reached, .. } = step {
+            self.reached = *reached;
         }
     }
 
-    /// Returns when something that is stored now may be deleted at the earliest. The clock moves at
-    /// most twice as far as was measured since its last move, which was before now.
-    fn earliest(self, now: Micros, keep: Micros) -> Micros {
-        now + (keep - (now - self.at)) / 2 - keep / 1_000
+    /// Returns the time of an arrival: by the store's clock, or this one if that is later.
+    fn stamp(self, wall: i64) -> i64 {
+        wall.max(self.reached)
     }
-}
-
-/// Whether a submission stored anything new.
-pub(super) fn has_new(sent: &SentSubmission) -> bool {
-    new_events(sent).next().is_some()
 }
 
 /// Returns the events of a submission that were stored as new, with their ids.

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use tenure_switchboard::storage::{EventOutcome, InboxRetention};
 use uuid::Uuid;
 
-use super::{ClockMoves, EventKey, HistoryJudge, SourceEvent, SubmissionFate, SwitchStep};
+use super::{EventKey, HistoryJudge, SourceEvent, StampClock, SubmissionFate, SwitchStep};
 use crate::switchboard::{HOUR, Micros};
 
-/// The keys that were stored.
+/// The keys that are kept.
 #[derive(Clone, Debug)]
 pub(super) struct OnceJudge {
     keep: Micros,
-    moves: ClockMoves,
+    clock: StampClock,
     keys: BTreeMap<(usize, EventKey), StoredKey>,
 }
 
@@ -21,54 +21,57 @@ struct StoredKey {
     id: Uuid,
     payload: u64,
     observed: i64,
-    /// It may be deleted from then on.
-    until: Micros,
-    /// Retention may have deleted it.
-    may_be_gone: bool,
+    /// Time of the last event with this key.
+    seen: i64,
 }
 
 impl OnceJudge {
     pub(super) fn new(keep: InboxRetention) -> Self {
-        Self {
-            keep: keep.keys.max(keep.bodies),
-            moves: ClockMoves::default(),
-            keys: BTreeMap::new(),
-        }
+        let (clock, keys) = (StampClock::default(), BTreeMap::new());
+        Self { keep: keep.keys.max(keep.bodies), clock, keys }
     }
 
     fn event(
         &mut self,
-        at: Micros,
+        stamp: i64,
         (id, event): (Uuid, SourceEvent),
         outcome: EventOutcome,
     ) -> Result<(), String> {
-        let until = self.moves.earliest(at, self.keep);
         let known: Vec<((usize, EventKey), StoredKey)> =
             same(event).into_iter().filter_map(|key| Some((key, *self.keys.get(&key)?))).collect();
-        let known = known.into_iter().filter(|((_, key), it)| {
+        let mut known = known.into_iter().filter(|((_, key), it)| {
             *key == event.key || it.observed > event.observed.saturating_sub(HOUR)
         });
-        let known: Vec<_> = known.collect();
         if outcome.duplicate {
-            let Some((key, it)) = known.iter().find(|(_, it)| it.id == outcome.request_id) else {
+            let Some((key, it)) = known.find(|(_, it)| it.id == outcome.request_id) else {
                 return Err(format!("{event:?} is a duplicate of {}", outcome.request_id));
             };
             if outcome.reused != (it.payload != event.payload) {
                 return Err(format!("{event:?} of {it:?}: reused is {}", outcome.reused));
             }
-            self.keys.insert(*key, StoredKey { until, may_be_gone: false, ..*it });
+            self.keys.insert(key, StoredKey { seen: it.seen.max(stamp), ..it });
             return Ok(());
         }
         if outcome.request_id != id {
             return Err(format!("{event:?} is new as {} instead of {id}", outcome.request_id));
         }
-        if let Some((_, it)) = known.iter().find(|(_, it)| !it.may_be_gone) {
+        if let Some((_, it)) = known.next() {
             return Err(format!("{event:?} takes effect again as {id}, after {}", it.id));
         }
         let SourceEvent { source, key, payload, observed } = event;
-        let new = StoredKey { id, payload, observed, until, may_be_gone: false };
-        self.keys.insert((source, key), new);
+        self.keys.insert((source, key), StoredKey { id, payload, observed, seen: stamp });
         Ok(())
+    }
+
+    /// Forgets the keys that were not seen for longer than their retention.
+    fn prune(&mut self, deleted: u64) -> Result<(), String> {
+        let (before, kept) = (self.clock.reached - self.keep, self.keys.len());
+        self.keys.retain(|_, key| key.seen >= before);
+        let expected = kept - self.keys.len();
+        if deleted == expected as u64 {
+            return Ok(());
+        }
+        Err(format!("retention deleted {deleted} keys instead of {expected}"))
     }
 }
 
@@ -85,23 +88,20 @@ impl HistoryJudge for OnceJudge {
     const NAME: &'static str = "once";
 
     fn see(&mut self, step: &SwitchStep) -> Result<(), String> {
-        self.moves.see(step);
+        self.clock.see(step);
         match step {
-            SwitchStep::Committed { at, sent, .. } => {
+            SwitchStep::Committed { wall, sent } => {
+                let stamp = self.clock.stamp(*wall);
                 for sent in sent {
                     let SubmissionFate::Stored(outcomes) = &sent.fate else { continue };
                     for (item, outcome) in sent.items.iter().zip(outcomes) {
                         if let Some(outcome) = outcome {
-                            self.event(*at, *item, *outcome)?;
+                            self.event(stamp, *item, *outcome)?;
                         }
                     }
                 }
             }
-            SwitchStep::KeysPruned(at) => {
-                for key in self.keys.values_mut() {
-                    key.may_be_gone |= *at >= key.until;
-                }
-            }
+            SwitchStep::Pruned { keys, .. } => return self.prune(*keys),
             _ => {}
         }
         Ok(())

@@ -5,48 +5,54 @@ use std::collections::BTreeMap;
 use tenure_switchboard::storage::InboxRetention;
 use uuid::Uuid;
 
-use super::{ClockMoves, HistoryJudge, SwitchStep};
+use super::{HistoryJudge, StampClock, SwitchStep};
 use crate::switchboard::Micros;
 
-/// The messages that are kept.
+/// The messages that are kept, and up to where they were deleted.
 #[derive(Clone, Debug)]
 pub(super) struct RetentionJudge {
     keep: Micros,
-    now: Micros,
-    moves: ClockMoves,
-    kept: BTreeMap<i64, KeptMessage>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct KeptMessage {
-    id: Uuid,
-    stored: Micros,
-    /// It may be deleted from then on.
-    until: Micros,
+    clock: StampClock,
+    /// Time of the newest messages.
+    newest: i64,
+    /// Id and time of each message, by position.
+    kept: BTreeMap<i64, (Uuid, i64)>,
+    trimmed: i64,
 }
 
 impl RetentionJudge {
     pub(super) fn new(keep: InboxRetention) -> Self {
-        Self { keep: keep.bodies, now: 0, moves: ClockMoves::default(), kept: BTreeMap::new() }
+        let (clock, kept) = (StampClock::default(), BTreeMap::new());
+        Self { keep: keep.bodies, clock, newest: 0, kept, trimmed: 0 }
     }
 
-    fn compare(&mut self, rows: &[(i64, Uuid)], trimmed: i64) -> Result<(), String> {
-        let rows: BTreeMap<i64, Uuid> = rows.iter().copied().collect();
-        for (position, KeptMessage { id, stored, until }) in &self.kept {
-            let age = self.now - stored;
-            if rows.get(position) == Some(id) {
-                continue;
-            }
-            if *position > trimmed {
-                return Err(format!("{id} at {position} is gone, but trimmed is {trimmed}"));
-            }
-            if self.now < *until {
-                return Err(format!("{id} at {position} was deleted after {age} us"));
-            }
+    /// Judges a deletion. A message with a time beyond the clock of retention is from a clock that
+    /// was ahead: it goes with those that follow, and keeps none of them.
+    fn prune(&mut self, rows: &[(i64, Uuid)], trimmed: i64) -> Result<(), String> {
+        let reached = self.clock.reached;
+        let young = reached - self.keep..=reached;
+        let rest = self.kept.split_off(&(trimmed + 1));
+        let gone = std::mem::replace(&mut self.kept, rest);
+        if let Some((position, _)) = gone.iter().find(|(_, (_, stamp))| young.contains(stamp)) {
+            return Err(format!("the message at {position} was deleted too early"));
         }
-        self.kept.retain(|position, _| rows.contains_key(position));
-        match rows.iter().find(|(position, _)| !self.kept.contains_key(position)) {
-            Some((position, id)) => Err(format!("{id} at {position} is there again")),
+        if let Some((position, (_, stamp))) = gone.last_key_value()
+            && stamp >= young.start()
+        {
+            return Err(format!("the message at {position} was deleted before one that is old"));
+        }
+        let last = gone.last_key_value().map_or(self.trimmed, |(position, _)| *position);
+        if trimmed != last {
+            return Err(format!("trimmed is {trimmed} instead of {last}"));
+        }
+        self.trimmed = trimmed;
+        let kept: Vec<(i64, Uuid)> = self.kept.iter().map(|(at, (id, _))| (*at, *id)).collect();
+        if rows != kept {
+            return Err(format!("the messages are {rows:?} instead of {kept:?}"));
+        }
+        let first = self.kept.iter().find(|(_, (_, stamp))| stamp <= young.end());
+        match first.filter(|(_, (_, stamp))| stamp < young.start()) {
+            Some((position, _)) => Err(format!("the message at {position} is still there")),
             None => Ok(()),
         }
     }
@@ -56,22 +62,19 @@ impl HistoryJudge for RetentionJudge {
     const NAME: &'static str = "retention";
 
     fn see(&mut self, step: &SwitchStep) -> Result<(), String> {
-        self.moves.see(step);
+        self.clock.see(step);
         match step {
-            SwitchStep::Committed { at, .. } => self.now = *at,
+            SwitchStep::Committed { wall, .. } => self.newest = self.clock.stamp(*wall),
             SwitchStep::Observed(rows) => {
-                let (stored, until) = (self.now, self.moves.earliest(self.now, self.keep));
-                let kept = |id| KeptMessage { id, stored, until };
-                self.kept.extend(rows.iter().map(|(position, id)| (*position, kept(*id))));
+                let newest = self.newest;
+                self.kept.extend(rows.iter().map(|(position, id)| (*position, (*id, newest))));
             }
-            SwitchStep::Inventory { at, stored_after, rows, trimmed } => {
-                self.now = *at;
-                self.compare(rows, *trimmed)?;
-                let old = self.kept.iter().find(|(_, it)| it.stored < *stored_after);
-                if let Some((position, KeptMessage { id, stored, .. })) = old {
-                    let age = self.now - stored;
-                    return Err(format!("{id} at {position} is still there after {age} us"));
-                }
+            SwitchStep::Pruned { rows, trimmed, .. } => return self.prune(rows, *trimmed),
+            SwitchStep::Page(page) if page.trimmed != self.trimmed => {
+                return Err(format!(
+                    "a page has trimmed {} instead of {}",
+                    page.trimmed, self.trimmed
+                ));
             }
             _ => {}
         }

@@ -2,9 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use tenure_switchboard::storage::{Period, SeriesBucket, SeriesStep};
+use tenure_switchboard::storage::SeriesBucket;
 
-use super::{HistoryJudge, SentBeat, SwitchStep};
+use super::{BeatAnswer, HistoryJudge, SentBeat, StampClock, SwitchStep};
+use crate::switchboard::{DAY, HOUR, MINUTE, Micros};
+
+/// The periods: the length of their steps, and how many steps each has besides the current one.
+const PERIODS: [(Micros, i64); 3] = [(HOUR, 23), (HOUR, 167), (DAY, 29)];
+/// A send time counts as at most this long after its arrival.
+const MAX_SENT_AHEAD: Micros = 5 * MINUTE;
 
 /// Counts of an hour: messages ingested and failed, and heartbeats.
 type BeatCounts = [i64; 3];
@@ -14,58 +20,88 @@ type BeatCounts = [i64; 3];
 struct ConnectorCounts {
     is_archived: bool,
     /// The newest heartbeat of each process.
-    processes: BTreeMap<u64, SentBeat>,
+    processes: BTreeMap<u64, NewestBeat>,
+    /// Messages ingested and failed, and heartbeats, of all time.
+    total: BeatCounts,
     hours: BTreeMap<i64, BeatCounts>,
-    /// Heartbeats that no step has counted yet.
-    uncounted: Vec<(i64, BeatCounts)>,
+    /// The history.
+    log: Vec<LoggedBeat>,
+}
+
+/// The newest heartbeat of a process.
+#[derive(Clone, Copy, Debug)]
+struct NewestBeat {
+    beat: SentBeat,
+    /// The store's clock was behind it, so its send time may be stored as an earlier one.
+    is_capped: bool,
+}
+
+/// A heartbeat of the history.
+#[derive(Clone, Copy, Debug)]
+struct LoggedBeat {
+    stamp: i64,
+    counts: BeatCounts,
+    is_counted: bool,
 }
 
 /// Counts that follow from the stored heartbeats.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SumJudge {
-    /// The clock of retention.
-    reached: i64,
+    clock: StampClock,
     connectors: BTreeMap<usize, ConnectorCounts>,
 }
 
 impl SumJudge {
     fn beat(&mut self, beat: &SentBeat) -> Result<(), String> {
-        if beat.is_ended {
-            return Ok(());
-        }
-        let stamp = beat.wall.max(self.reached);
-        if beat.received_at != stamp {
+        let BeatAnswer::Accepted { received_at, late } = beat.answer else { return Ok(()) };
+        let stamp = self.clock.stamp(beat.wall);
+        if received_at != stamp {
             return Err(format!("{beat:?} should have the time {stamp}"));
         }
         let connector = self.connectors.entry(beat.connector).or_default();
-        let newest = connector.processes.get(&beat.instance);
-        let is_older =
-            newest.is_some_and(|it| it.uptime_s >= beat.uptime_s && it.sent_at >= beat.sent_at);
-        if beat.late != is_older {
-            return Err(format!("{beat:?} after {newest:?}: late is {}", beat.late));
+        let newest = connector.processes.get(&beat.instance).copied();
+        let is_capped = beat.sent_at > stamp + MAX_SENT_AHEAD;
+        let candidate = newest.filter(|it| it.beat.uptime_s >= beat.uptime_s);
+        let is_older = candidate.is_some_and(|it| it.beat.sent_at >= beat.sent_at);
+        // Send times that were capped may be compared otherwise.
+        let is_known = candidate.is_none_or(|it| !it.is_capped && !is_capped);
+        if is_known && late != is_older {
+            return Err(format!("{beat:?} after {newest:?}: late is {late}"));
         }
-        if beat.late {
-            return Ok(());
+        let mut counts = BeatCounts::default();
+        if !late {
+            connector.is_archived = false;
+            connector.processes.insert(beat.instance, NewestBeat { beat: *beat, is_capped });
+            let before = newest.map_or(0, |it| it.beat.done);
+            // A counter that went down began again.
+            let grown = |now: i64, before: i64| if now < before { now } else { now - before };
+            counts = [grown(beat.done, before), grown(beat.done / 2, before / 2), 1];
+            add(&mut connector.total, counts);
         }
-        connector.is_archived = false;
-        let before = connector.processes.insert(beat.instance, *beat).map_or(0, |it| it.done);
-        // A counter that went down began again.
-        let grown = |now: i64, before: i64| if now < before { now } else { now - before };
-        let counts = [grown(beat.done, before), grown(beat.done / 2, before / 2), 1];
-        connector.uncounted.push((stamp, counts));
+        connector.log.push(LoggedBeat { stamp, counts, is_counted: false });
         Ok(())
     }
 
+    /// A correction may lower send times to the store's clock.
+    fn ticked(&mut self, wall: i64) {
+        for newest in self.connectors.values_mut().flat_map(|it| it.processes.values_mut()) {
+            newest.is_capped |= newest.beat.sent_at > wall;
+        }
+    }
+
     fn rolled(&mut self, wall: i64, sums: &[Vec<(usize, i64, i64)>; 3]) -> Result<(), String> {
-        let now = wall.max(self.reached);
+        let now = self.clock.stamp(wall);
         for connector in self.connectors.values_mut() {
-            for (stamp, counts) in std::mem::take(&mut connector.uncounted) {
-                let hour = start(stamp, SeriesStep::Hour);
-                add(connector.hours.entry(hour).or_default(), counts);
+            for beat in connector.log.iter_mut().filter(|it| !it.is_counted) {
+                beat.is_counted = true;
+                if beat.counts[2] > 0 {
+                    let hour = start(beat.stamp, HOUR);
+                    add(connector.hours.entry(hour).or_default(), beat.counts);
+                }
             }
         }
-        for (period, sums) in Period::ALL.into_iter().zip(sums) {
-            let since = period.since(now);
+        for ((step, before), sums) in PERIODS.into_iter().zip(sums) {
+            let since = start(now, step) - before * step;
             let shown = self.connectors.iter().filter(|(_, it)| !it.is_archived);
             let expected: Vec<(usize, i64, i64)> = shown
                 .map(|(connector, it)| {
@@ -75,17 +111,31 @@ impl SumJudge {
                 })
                 .collect();
             if *sums != expected {
-                let name = period.as_str();
-                return Err(format!("the sums of {name} are {sums:?} instead of {expected:?}"));
+                return Err(format!("the sums since {since} are {sums:?} instead of {expected:?}"));
             }
         }
         Ok(())
     }
 
+    /// Judges a deletion from the history: whole days, and only heartbeats that were counted.
+    fn pruned(&mut self, keep: Micros, deleted: u64) -> Result<(), String> {
+        let before = start(self.clock.reached - keep, DAY);
+        let mut expected = 0;
+        for connector in self.connectors.values_mut() {
+            let all = connector.log.len();
+            connector.log.retain(|it| it.stamp >= before || !it.is_counted);
+            expected += (all - connector.log.len()) as u64;
+        }
+        if deleted == expected {
+            return Ok(());
+        }
+        Err(format!("{deleted} heartbeats were deleted instead of {expected}"))
+    }
+
     fn series(
         &self,
         connector: usize,
-        step: SeriesStep,
+        step: Micros,
         buckets: &[SeriesBucket],
     ) -> Result<(), String> {
         let mut expected: BTreeMap<i64, BeatCounts> = BTreeMap::new();
@@ -101,7 +151,15 @@ impl SumJudge {
         if shown == expected && buckets.len() == expected.len() {
             return Ok(());
         }
-        Err(format!("connector {connector} by {step:?} is {shown:?} instead of {expected:?}"))
+        Err(format!("connector {connector} by {step} us is {shown:?} instead of {expected:?}"))
+    }
+
+    fn counters(&self, connector: usize, counters: Option<[i64; 2]>) -> Result<(), String> {
+        let expected = self.connectors.get(&connector).map(|it| [it.total[0], it.total[1]]);
+        if counters == expected {
+            return Ok(());
+        }
+        Err(format!("the counters of {connector} are {counters:?} instead of {expected:?}"))
     }
 }
 
@@ -109,16 +167,17 @@ fn add(sum: &mut BeatCounts, counts: BeatCounts) {
     sum.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
 }
 
-fn start(time: i64, step: SeriesStep) -> i64 {
-    time - time.rem_euclid(step.micros())
+fn start(time: i64, step: Micros) -> i64 {
+    time - time.rem_euclid(step)
 }
 
 impl HistoryJudge for SumJudge {
     const NAME: &'static str = "sums";
 
     fn see(&mut self, step: &SwitchStep) -> Result<(), String> {
+        self.clock.see(step);
         match step {
-            SwitchStep::Ticked { reached, .. } => self.reached = *reached,
+            SwitchStep::Ticked { wall, .. } => self.ticked(*wall),
             SwitchStep::Beat(beat) => return self.beat(beat),
             SwitchStep::ConnectorDeleted(connector) => {
                 self.connectors.remove(connector);
@@ -131,9 +190,11 @@ impl HistoryJudge for SumJudge {
             SwitchStep::Rolled { wall, fenced: false, sums, .. } => {
                 return self.rolled(*wall, sums);
             }
-            SwitchStep::Series { connector, hours, days } => {
-                self.series(*connector, SeriesStep::Hour, hours)?;
-                self.series(*connector, SeriesStep::Day, days)?;
+            SwitchStep::HistoryPruned { keep, deleted } => return self.pruned(*keep, *deleted),
+            SwitchStep::Series { connector, counters, hours, days } => {
+                self.counters(*connector, *counters)?;
+                self.series(*connector, HOUR, hours)?;
+                self.series(*connector, DAY, days)?;
             }
             _ => {}
         }

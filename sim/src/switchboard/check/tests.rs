@@ -5,7 +5,7 @@ use tenure_switchboard::storage::{EventOutcome, InboxRetention, Measures, Series
 use uuid::Uuid;
 
 use super::*;
-use crate::switchboard::{HOUR, MINUTE, Micros, SECOND};
+use crate::switchboard::{DAY, HOUR, MINUTE, Micros, SECOND};
 
 const KEEP: InboxRetention = InboxRetention { bodies: HOUR, keys: 2 * HOUR };
 const WALL: i64 = 1_000 * HOUR;
@@ -44,8 +44,8 @@ fn fenced(sent: SentSubmission, by: (u64, u64)) -> SentSubmission {
     SentSubmission { fate: SubmissionFate::Fenced(Some(by)), ..sent }
 }
 
-fn at(at: Micros, sent: Vec<SentSubmission>) -> SwitchStep {
-    SwitchStep::Committed { at, wall: WALL + at, sent, is_group: true }
+fn committed(at: Micros, sent: Vec<SentSubmission>) -> SwitchStep {
+    SwitchStep::Committed { wall: WALL + at, sent }
 }
 
 /// Commits submissions one by one, and lets the observer see them.
@@ -57,9 +57,18 @@ fn commits(sent: Vec<SentSubmission>) -> Vec<SwitchStep> {
             (position, id)
         });
         let rows = rows.collect();
-        [at(0, vec![sent]), SwitchStep::Observed(rows)]
+        [committed(0, vec![sent]), SwitchStep::Observed(rows)]
     });
     steps.collect()
+}
+
+/// The clock of retention has reached the store's clock.
+fn ticked(at: Micros) -> SwitchStep {
+    SwitchStep::Ticked { at, turn: at, wall: WALL + at, reached: WALL + at }
+}
+
+fn pruned(keys: u64, rows: &[(i64, Uuid)], trimmed: i64) -> SwitchStep {
+    SwitchStep::Pruned { keys, rows: rows.to_vec(), trimmed }
 }
 
 fn page(after: i64, rows: &[(i64, Uuid)], trimmed: i64) -> SwitchStep {
@@ -75,6 +84,12 @@ fn page(after: i64, rows: &[(i64, Uuid)], trimmed: i64) -> SwitchStep {
     })
 }
 
+/// Two messages; the second arrives a minute after the first.
+fn a_minute_apart() -> Vec<SwitchStep> {
+    let second = vec![committed(MINUTE, vec![new(2)]), SwitchStep::Observed(vec![row(2)])];
+    with(commits(vec![new(1)]), second)
+}
+
 fn with(mut history: Vec<SwitchStep>, more: Vec<SwitchStep>) -> Vec<SwitchStep> {
     history.extend(more);
     history
@@ -82,15 +97,15 @@ fn with(mut history: Vec<SwitchStep>, more: Vec<SwitchStep>) -> Vec<SwitchStep> 
 
 #[test]
 fn a_sound_history_passes() {
-    let lost = with(commits(vec![new(1)]), vec![SwitchStep::BackedUp, at(0, vec![new(2)])]);
+    let lost = with(commits(vec![new(1)]), vec![SwitchStep::BackedUp, committed(0, vec![new(2)])]);
     let restored = vec![
         SwitchStep::Observed(vec![row(2)]),
         page(0, &[row(1), row(2)], 0),
         SwitchStep::Restored(0),
         SwitchStep::Diverged { reader: 0 },
         page(0, &[row(1)], 0),
-        SwitchStep::Adopted(10),
-        at(0, vec![new(3)]),
+        SwitchStep::Adopted { wall: WALL, floor: 10 },
+        committed(0, vec![new(3)]),
         SwitchStep::Observed(vec![(11, id(3))]),
         page(1, &[(11, id(3))], 0),
     ];
@@ -104,17 +119,8 @@ fn a_sound_history_passes() {
     let fence = vec![new(1), again, held(3, 5, 1), fenced(held(4, 4, 2), (5, 1)), held(5, 6, 2)];
     assert_eq!(found(&commits(fence)), [""; 0]);
     // What retention has deleted is told.
-    let trimmed = vec![
-        SwitchStep::Inventory { at: HOUR, stored_after: 1, rows: vec![row(2)], trimmed: 1 },
-        page(0, &[row(2)], 1),
-    ];
-    let history = vec![
-        at(0, vec![new(1)]),
-        SwitchStep::Observed(vec![row(1)]),
-        at(MINUTE, vec![new(2)]),
-        SwitchStep::Observed(vec![row(2)]),
-    ];
-    assert_eq!(found(&with(history, trimmed)), [""; 0]);
+    let trimmed = vec![ticked(HOUR + SECOND), pruned(0, &[row(2)], 1), page(0, &[row(2)], 1)];
+    assert_eq!(found(&with(a_minute_apart(), trimmed)), [""; 0]);
 }
 
 #[test]
@@ -143,24 +149,37 @@ fn a_cursor_from_a_lost_future() {
 #[test]
 fn a_key_that_takes_effect_twice() {
     let again = SentSubmission { items: vec![(id(2), new(1).items[0].1)], ..new(2) };
-    let history = |pruned: Micros| {
-        let again = SwitchStep::Committed {
-            at: pruned,
-            wall: 0,
-            sent: vec![again.clone()],
-            is_group: true,
-        };
-        let steps = vec![SwitchStep::KeysPruned(pruned), again, SwitchStep::Observed(vec![row(2)])];
-        with(commits(vec![new(1)]), steps)
+    let history = |now: Micros, keys, rows: &[(i64, Uuid)]| {
+        let trimmed = 1 - rows.len() as i64;
+        let again = committed(now, vec![again.clone()]);
+        let again = vec![again, SwitchStep::Observed(vec![row(2)])];
+        let pruned = vec![ticked(now), pruned(keys, rows, trimmed)];
+        found(&with(with(commits(vec![new(1)]), pruned), again))
     };
-    assert_eq!(found(&history(MINUTE)), ["once"]);
-    assert_eq!(found(&history(HOUR)), [""; 0]);
+    assert_eq!(history(MINUTE, 0, &[row(1)]), ["once"]);
+    assert_eq!(history(2 * HOUR + SECOND, 1, &[]), [""; 0]);
+    assert_eq!(history(2 * HOUR + SECOND, 0, &[]), ["once"]);
     // A repetition names the first, and tells whether the content is the same.
     for (first, reused) in [(7, false), (1, true)] {
         let outcome = EventOutcome { request_id: id(first), duplicate: true, reused };
         let fate = SubmissionFate::Stored(vec![Some(outcome)]);
         let again = SentSubmission { fate, ..again.clone() };
         assert_eq!(found(&commits(vec![new(1), again])), ["once"]);
+    }
+}
+
+#[test]
+fn an_event_that_is_refused_or_fails_without_a_reason() {
+    let refused = SentSubmission { fate: SubmissionFate::Stored(vec![None]), ..new(2) };
+    let failed = SentSubmission { fate: SubmissionFate::Failed(String::new()), ..new(2) };
+    for sent in [&refused, &failed] {
+        let history = |id| {
+            let sent = SentSubmission { items: vec![(id, new(2).items[0].1)], ..sent.clone() };
+            found(&commits(vec![new(1), sent]))
+        };
+        // Another event has this id.
+        assert_eq!(history(id(1)), [""; 0]);
+        assert_eq!(history(id(2)), ["content"]);
     }
 }
 
@@ -177,10 +196,17 @@ fn a_hold_that_passes_after_a_newer_one() {
     }
     assert_eq!(found(&commits(vec![announce.clone(), held(1, 5, 1)])), [""; 0]);
     // The newest hold of a group counts first.
-    let group = vec![at(0, vec![held(1, 4, 1), announce]), SwitchStep::Observed(vec![row(1)])];
+    let group =
+        vec![committed(0, vec![held(1, 4, 1), announce]), SwitchStep::Observed(vec![row(1)])];
     assert_eq!(found(&group), ["fence"]);
-    // Nobody has sent the hold that is named.
+    // Nobody has sent the hold that is named, or nothing was stored under it.
     assert_eq!(found(&commits(vec![fenced(held(1, 5, 1), (6, 1))])), ["fence"]);
+    let refused = SentSubmission {
+        items: vec![(id(1), new(2).items[0].1)],
+        fate: SubmissionFate::Stored(vec![None]),
+        ..held(2, 6, 1)
+    };
+    assert_eq!(found(&commits(vec![new(1), refused, fenced(held(3, 5, 1), (6, 1))])), ["fence"]);
 }
 
 #[test]
@@ -192,14 +218,18 @@ fn a_token_that_has_ended() {
     assert_eq!(found(&history(vec![made(WALL)], sent.clone())), ["token"]);
     let revoked = vec![made(WALL + 1), SwitchStep::TokenRevoked(0)];
     assert_eq!(found(&history(revoked, sent.clone())), ["token"]);
+    assert_eq!(found(&history(Vec::new(), sent.clone())), ["token"]);
     let refused = SentSubmission { fate: SubmissionFate::Ended(TokenEnd::Revoked), ..sent };
     assert_eq!(found(&history(vec![made(WALL + 1)], refused)), ["token"]);
+    assert_eq!(found(&[answered(1, BeatAnswer::TooMany)]), ["token"]);
+    assert_eq!(found(&[answered(1, BeatAnswer::Ended(TokenEnd::Gone))]), ["token"]);
 }
 
 #[test]
 fn positions_with_a_gap_or_in_another_order() {
-    let history =
-        |rows: Vec<(i64, Uuid)>| vec![at(0, vec![new(1), new(2)]), SwitchStep::Observed(rows)];
+    let history = |rows: Vec<(i64, Uuid)>| {
+        vec![committed(0, vec![new(1), new(2)]), SwitchStep::Observed(rows)]
+    };
     assert_eq!(found(&history(vec![row(1), row(2)])), [""; 0]);
     for rows in [vec![row(1), (3, id(2))], vec![(1, id(2)), (2, id(1))], vec![row(1)]] {
         assert_eq!(found(&history(rows)), ["positions"]);
@@ -207,15 +237,33 @@ fn positions_with_a_gap_or_in_another_order() {
 }
 
 #[test]
-fn a_message_that_is_deleted_too_early_or_never() {
-    let inventory = |at, stored_after, rows, trimmed| {
-        let seen = SwitchStep::Inventory { at, stored_after, rows, trimmed };
-        found(&with(commits(vec![new(1), new(2)]), vec![seen]))
+fn an_adoption_below_what_a_lost_future_used() {
+    let adopted = |floor| {
+        let lost = with(vec![SwitchStep::BackedUp], commits(vec![new(1), new(2)]));
+        let adopted = SwitchStep::Adopted { wall: WALL, floor };
+        found(&with(lost, vec![SwitchStep::Restored(0), adopted]))
     };
-    assert_eq!(inventory(HOUR, 0, vec![row(2)], 1), [""; 0]);
-    assert_eq!(inventory(MINUTE, 0, vec![row(2)], 1), ["retention"]);
-    assert_eq!(inventory(HOUR, 0, vec![row(2)], 0), ["retention"]);
-    assert_eq!(inventory(HOUR, 1, vec![row(2)], 1), ["retention"]);
+    assert_eq!(adopted(3), [""; 0]);
+    assert_eq!(adopted(2), ["positions"]);
+}
+
+#[test]
+fn a_message_that_is_deleted_too_early_or_never() {
+    let deleted = |now, rows: &[(i64, Uuid)], trimmed| {
+        found(&with(a_minute_apart(), vec![ticked(now), pruned(0, rows, trimmed)]))
+    };
+    let now = HOUR + SECOND;
+    assert_eq!(deleted(now, &[row(2)], 1), [""; 0]);
+    assert_eq!(deleted(MINUTE, &[row(2)], 1), ["retention"]);
+    assert_eq!(deleted(now, &[], 2), ["retention"]);
+    // It stays, is gone without notice, or is told to be gone.
+    assert_eq!(deleted(now, &[row(1), row(2)], 0), ["retention"]);
+    assert_eq!(deleted(now, &[row(2)], 0), ["retention"]);
+    assert_eq!(deleted(now, &[row(2)], 2), ["retention"]);
+    assert_eq!(deleted(now, &[row(1), row(2)], 1), ["retention"]);
+    // A page tells the same.
+    let told = vec![page(0, &[row(1), row(2)], 1)];
+    assert_eq!(found(&with(a_minute_apart(), told)), ["retention"]);
 }
 
 #[test]
@@ -231,27 +279,42 @@ fn a_clock_that_runs_too_fast_or_back() {
 
 #[test]
 fn a_connector_with_the_wrong_liveness() {
-    let judged = |silent, beats, liveness| {
-        found(&[SwitchStep::Judged { connector: 0, silent, beats, liveness }])
+    let listed = |at, sending: &[usize], shown: &[(usize, bool, Liveness)]| {
+        let connectors = shown.iter().map(|(connector, is_archived, liveness)| ListedConnector {
+            connector: *connector,
+            is_archived: *is_archived,
+            liveness: *liveness,
+        });
+        let connectors = connectors.collect();
+        found(&[beat(4, 1), SwitchStep::Listed { at, sending: sending.to_vec(), connectors }])
     };
-    assert_eq!(judged(HOUR, false, Liveness::Offline), [""; 0]);
-    assert_eq!(judged(HOUR, false, Liveness::Online), ["liveness"]);
-    assert_eq!(judged(MINUTE, true, Liveness::Stale), ["liveness"]);
+    assert_eq!(listed(MINUTE, &[0], &[(0, false, Liveness::Online)]), [""; 0]);
+    assert_eq!(listed(MINUTE, &[0], &[(0, false, Liveness::Stale)]), ["liveness"]);
+    assert_eq!(listed(HOUR, &[], &[(0, false, Liveness::Offline)]), [""; 0]);
+    assert_eq!(listed(HOUR, &[], &[(0, false, Liveness::Online)]), ["liveness"]);
+    assert_eq!(listed(HOUR, &[], &[(0, true, Liveness::Offline)]), ["liveness"]);
+    assert_eq!(listed(HOUR, &[], &[]), ["liveness"]);
 }
 
-fn beat(done: i64, uptime_s: i64) -> SwitchStep {
+/// A heartbeat with this uptime, as it was answered.
+fn answered(uptime_s: i64, answer: BeatAnswer) -> SwitchStep {
     SwitchStep::Beat(SentBeat {
+        at: 0,
         wall: WALL,
         connector: 0,
         instance: 1,
-        done,
+        done: 0,
         token: None,
-        is_ended: false,
-        received_at: WALL,
-        late: false,
         uptime_s,
         sent_at: WALL + uptime_s * SECOND,
+        answer,
     })
+}
+
+fn beat(done: i64, uptime_s: i64) -> SwitchStep {
+    let answer = BeatAnswer::Accepted { received_at: WALL, late: false };
+    let SwitchStep::Beat(beat) = answered(uptime_s, answer) else { unreachable!() };
+    SwitchStep::Beat(SentBeat { done, ..beat })
 }
 
 fn rolled(epoch: u64, fenced: bool, sum: &[(usize, i64, i64)]) -> SwitchStep {
@@ -277,15 +340,32 @@ fn a_heartbeat_that_is_counted_twice_or_not() {
             ..Measures::default()
         },
     };
-    let day = WALL - WALL % (24 * HOUR);
-    let series = |hour: i64| {
+    let day = WALL - WALL % DAY;
+    let series = |hour: i64, counters| {
         let (hours, days) = (vec![bucket(hour)], vec![bucket(day)]);
-        let steps =
-            vec![rolled(1, false, &[(0, 10, 5)]), SwitchStep::Series { connector: 0, hours, days }];
-        found(&with(beats(), steps))
+        let series = SwitchStep::Series { connector: 0, counters, hours, days };
+        found(&with(beats(), vec![rolled(1, false, &[(0, 10, 5)]), series]))
     };
-    assert_eq!(series(WALL), [""; 0]);
-    assert_eq!(series(WALL + HOUR), ["sums"]);
+    assert_eq!(series(WALL, Some([10, 5])), [""; 0]);
+    assert_eq!(series(WALL + HOUR, Some([10, 5])), ["sums"]);
+    assert_eq!(series(WALL, Some([14, 7])), ["sums"]);
+    assert_eq!(series(WALL, None), ["sums"]);
+}
+
+#[test]
+fn history_that_is_deleted_uncounted_or_too_early() {
+    let deleted = |now, is_counted, deleted| {
+        let pruned = SwitchStep::HistoryPruned { keep: DAY, deleted };
+        let mut steps = vec![beat(10, 1)];
+        if is_counted {
+            steps.push(rolled(1, false, &[(0, 10, 5)]));
+        }
+        found(&with(steps, vec![ticked(now), pruned]))
+    };
+    assert_eq!(deleted(3 * DAY, true, 1), [""; 0]);
+    assert_eq!(deleted(3 * DAY, true, 0), ["sums"]);
+    assert_eq!(deleted(3 * DAY, false, 1), ["sums"]);
+    assert_eq!(deleted(HOUR, true, 1), ["sums"]);
 }
 
 #[test]

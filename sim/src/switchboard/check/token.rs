@@ -4,25 +4,24 @@ use std::collections::BTreeMap;
 
 use tenure_switchboard::storage::TokenEnd;
 
-use super::{HistoryJudge, SubmissionFate, SwitchStep};
+use super::{BeatAnswer, HistoryJudge, SubmissionFate, SwitchStep};
 
 /// Expiry of each token, and whether it was revoked.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TokenJudge(BTreeMap<usize, (i64, bool)>);
 
 impl TokenJudge {
-    /// Compares whether a token was accepted with whether it was valid.
+    /// Compares whether a request was refused for its token with whether that had ended.
     fn used(&self, token: Option<usize>, wall: i64, ended: Option<TokenEnd>) -> Result<(), String> {
-        let Some(token) = token else { return Ok(()) };
-        let expected = match self.0.get(&token) {
+        let expected = token.and_then(|token| match self.0.get(&token) {
             None => Some(TokenEnd::Gone),
             Some((_, true)) => Some(TokenEnd::Revoked),
             Some((expires_at, _)) => (*expires_at <= wall).then_some(TokenEnd::Expired),
-        };
+        });
         if ended == expected {
             return Ok(());
         }
-        Err(format!("token {token} at {wall} has {ended:?} instead of {expected:?}"))
+        Err(format!("token {token:?} at {wall} has {ended:?} instead of {expected:?}"))
     }
 }
 
@@ -39,7 +38,7 @@ impl HistoryJudge for TokenJudge {
                     known.1 = true;
                 }
             }
-            SwitchStep::Committed { wall, sent, .. } => {
+            SwitchStep::Committed { wall, sent } => {
                 for sent in sent {
                     match &sent.fate {
                         SubmissionFate::Ended(end) => self.used(sent.token, *wall, Some(*end))?,
@@ -48,14 +47,11 @@ impl HistoryJudge for TokenJudge {
                     }
                 }
             }
-            SwitchStep::Beat(beat) => {
-                let Some(token) = beat.token else { return Ok(()) };
-                let known = self.0.get(&token);
-                let is_valid = |known: &(i64, bool)| !known.1 && known.0 > beat.wall;
-                if beat.is_ended == known.is_some_and(is_valid) {
-                    return Err(format!("{beat:?}: expiry and revocation are {known:?}"));
-                }
-            }
+            SwitchStep::Beat(beat) => match beat.answer {
+                BeatAnswer::Accepted { .. } => return self.used(beat.token, beat.wall, None),
+                BeatAnswer::Ended(end) => return self.used(beat.token, beat.wall, Some(end)),
+                BeatAnswer::TooMany => return Err(format!("{beat:?}: there are few connectors")),
+            },
             _ => {}
         }
         Ok(())

@@ -7,9 +7,9 @@ use tenure_switchboard::storage::{
 use tenure_wire::heartbeat::{Counters, Health, Heartbeat, Labels};
 use uuid::Uuid;
 
-use super::submit::endpoint;
+use super::convert::endpoint;
 use super::{SwitchEvent, SwitchWorld};
-use crate::switchboard::story::{SentBeat, SwitchStep};
+use crate::switchboard::story::{BeatAnswer, SentBeat, SwitchStep};
 use crate::switchboard::{Micros, SECOND, SwitchFault};
 
 /// Interval of heartbeats after the faults.
@@ -27,8 +27,8 @@ pub(super) struct SimConnector {
     /// It is silent until then.
     pub(super) away_until: Micros,
     pub(super) is_stopped: bool,
-    /// When its last heartbeat was stored, and with which time.
-    pub(super) stored: Option<(Micros, i64)>,
+    /// The time with which its last heartbeat was stored.
+    pub(super) received_at: Option<i64>,
 }
 
 /// A heartbeat on its way.
@@ -66,7 +66,7 @@ impl SwitchWorld {
             interval: self.rng.between(60, 280) as Micros * SECOND,
             away_until: 0,
             is_stopped: false,
-            stored: None,
+            received_at: None,
         });
     }
 
@@ -92,24 +92,17 @@ impl SwitchWorld {
         if self.strikes(SwitchFault::RequestLost, 60) {
             return;
         }
-        if !self.was_behind && self.strikes(SwitchFault::BeatLate, 100) {
+        if self.strikes(SwitchFault::BeatLate, 100) {
             return self.at(now + interval * 3 / 2, SwitchEvent::LateBeat(Box::new(draft)));
         }
-        let repeats = !self.was_behind && self.strikes(SwitchFault::BeatRepeat, 100);
+        let repeats = self.strikes(SwitchFault::BeatRepeat, 100);
         self.store_beat(draft.clone());
         if repeats {
             self.store_beat(draft);
         }
     }
 
-    pub(super) fn late_beat(&mut self, draft: BeatDraft) {
-        // The order of heartbeats is defined only if the store's clock is not behind theirs.
-        if !self.was_behind {
-            self.store_beat(draft);
-        }
-    }
-
-    fn store_beat(&mut self, draft: BeatDraft) {
+    pub(super) fn store_beat(&mut self, draft: BeatDraft) {
         let BeatDraft { connector, process, token, done, uptime_s, sent_at } = draft;
         let name = key(connector, self.connectors[connector].source);
         let counters =
@@ -135,36 +128,42 @@ impl SwitchWorld {
         };
         let answer = self.runtime.block_on(self.storage.beat(&beat, TimeSource::Now));
         let Some(outcome) = self.sound("beat", answer) else { return };
-        let (is_ended, received_at, late) = match outcome {
-            HeartbeatOutcome::Accepted(it) => (false, it.received_at, it.late),
-            _ => (true, 0, false),
+        let answer = match outcome {
+            HeartbeatOutcome::Accepted(it) => {
+                BeatAnswer::Accepted { received_at: it.received_at, late: it.late }
+            }
+            HeartbeatOutcome::TokenEnded(end) => BeatAnswer::Ended(end),
+            HeartbeatOutcome::TooMany => BeatAnswer::TooMany,
         };
-        self.reached(match (is_ended, late) {
-            (true, _) => "beat-ended",
-            (_, true) => "beat-late",
-            _ => "beat",
-        });
-        if is_ended && self.rng.chance(500) {
-            let token = self.make_token(self.connectors[connector].source);
-            self.connectors[connector].token = Some(token);
-        }
-        if !is_ended && !late {
-            self.connectors[connector].stored = Some((self.now, received_at));
-        }
         self.line(&format!("c{connector}"), || {
-            format!("beat {done} of {process} up {uptime_s} s: ended {is_ended}, late {late}")
+            let token = token.map_or_else(String::new, |it| format!(" with t{it}"));
+            format!("beats{token}: process {process}, up {uptime_s} s, done {done}: {answer}")
         });
         self.history.push(SwitchStep::Beat(SentBeat {
+            at: self.now,
             wall: self.wall(),
             connector,
             instance: process,
             done,
             token,
-            is_ended,
-            received_at,
-            late,
             uptime_s,
             sent_at,
+            answer,
         }));
+        match answer {
+            BeatAnswer::Accepted { late: true, .. } => self.reached("beat-late"),
+            BeatAnswer::Accepted { received_at, .. } => {
+                self.reached("beat");
+                self.connectors[connector].received_at = Some(received_at);
+            }
+            BeatAnswer::Ended(_) => {
+                self.reached("beat-ended");
+                if self.rng.chance(500) {
+                    let token = self.make_token(self.connectors[connector].source);
+                    self.connectors[connector].token = Some(token);
+                }
+            }
+            BeatAnswer::TooMany => {}
+        }
     }
 }

@@ -3,7 +3,7 @@
 use tenure_core::Epoch;
 use tenure_switchboard::storage::{Period, Registry as _, SeriesStep, TimeSource};
 
-use super::{SwitchEvent, SwitchWorld, connector};
+use super::{FOREVER, SwitchEvent, SwitchWorld, connector};
 use crate::switchboard::story::SwitchStep;
 use crate::switchboard::{Micros, SwitchFault};
 
@@ -23,7 +23,7 @@ impl SwitchWorld {
         for earlier in &mut self.counters {
             earlier.ends = earlier.ends.min(self.now + more);
         }
-        self.counters.push(StatisticsHold { epoch, ends: Micros::MAX });
+        self.counters.push(StatisticsHold { epoch, ends: FOREVER });
         self.line("counter", || format!("epoch {epoch} takes over"));
     }
 
@@ -34,6 +34,9 @@ impl SwitchWorld {
     pub(super) fn count(&mut self) {
         let pause = if self.is_healed { self.scenario.heal / 4 } else { self.scenario.heal / 20 };
         self.soon(pause, SwitchEvent::Count);
+        if self.rng.chance(150) {
+            self.prune_history();
+        }
         for hold in self.counters.clone() {
             if hold.ends > self.now && !self.strikes(SwitchFault::RequestLost, 100) {
                 self.count_under(hold);
@@ -61,15 +64,26 @@ impl SwitchWorld {
                     .collect();
             }
         }
-        self.line("counter", || format!("epoch {} counts: {report:?}", hold.epoch));
+        self.line("counter", || {
+            let beats = if report.fenced { "refused".to_owned() } else { report.beats.to_string() };
+            format!("counts heartbeats under epoch {}: {beats}", hold.epoch)
+        });
         let wall = self.wall();
         let (epoch, fenced) = (hold.epoch, report.fenced);
         self.history.push(SwitchStep::Rolled { wall, epoch, fenced, sums });
-        if !report.fenced && self.rng.chance(150) {
-            let keep = self.scenario.history;
-            let pruned = self.runtime.block_on(self.storage.prune_history(keep, TimeSource::Now));
-            self.sound("prune_history", pruned);
+    }
+
+    /// Deletes what is past its retention from the history.
+    fn prune_history(&mut self) {
+        let keep = self.scenario.history;
+        let answer = self.runtime.block_on(self.storage.prune_history(keep, TimeSource::Now));
+        let Some(report) = self.sound("prune_history", answer) else { return };
+        let deleted = report.heartbeat_rows_deleted;
+        if deleted > 0 {
+            self.reached("beats-pruned");
         }
+        self.line("retention", || format!("deletes {deleted} heartbeats of the history"));
+        self.history.push(SwitchStep::HistoryPruned { keep: keep.beats, deleted });
     }
 
     /// Counts everything under the newest hold.
@@ -79,14 +93,18 @@ impl SwitchWorld {
         }
     }
 
-    /// Records the series of a connector.
+    /// Records the series and counters of a connector.
     pub(super) fn read_series(&mut self, number: usize) {
         let name = connector::key(number, self.connectors[number].source);
         let series = |step| self.runtime.block_on(self.storage.series(&name, 0, step));
         let (hours, days) = (series(SeriesStep::Hour), series(SeriesStep::Day));
         let (hours, days) = (self.sound("hours", hours), self.sound("days", days));
-        if let (Some(hours), Some(days)) = (hours, days) {
-            self.history.push(SwitchStep::Series { connector: number, hours, days });
+        let found = self.runtime.block_on(self.storage.connector(&name));
+        let found = self.sound("connector", found);
+        if let (Some(hours), Some(days), Some(found)) = (hours, days, found) {
+            let counters = found.map(|it| it.connector.counters);
+            let counters = counters.map(|it| [it.messages_ingested, it.messages_failed]);
+            self.history.push(SwitchStep::Series { connector: number, counters, hours, days });
         }
     }
 }

@@ -1,12 +1,12 @@
 //! Faults that strike at an instant.
 
 use tenure_core::DutyKey;
-use tenure_switchboard::storage::{Decision, Fences as _, Inbox as _, Registry as _, Tokens as _};
+use tenure_switchboard::storage::{Decision, Fences as _, Inbox as _, Registry as _};
 use tenure_wire::ingest::InboxCursor;
 
-use super::{SwitchEvent, SwitchWorld, connector};
+use super::{SwitchEvent, SwitchReplica, SwitchWorld, connector};
 use crate::switchboard::story::SwitchStep;
-use crate::switchboard::{HOUR, MINUTE, Micros, SwitchFault, SwitchScenario};
+use crate::switchboard::{HOUR, MINUTE, Micros, SECOND, SwitchFault, SwitchScenario};
 
 /// A copy of the database, and how far the observer had read.
 #[derive(Clone, Debug)]
@@ -45,8 +45,7 @@ impl SwitchWorld {
             possible.into_iter().filter(|fault| self.scenario.has(*fault)).collect();
         let Some(fault) = self.rng.pick(&enabled) else { return };
         if self.happens(fault) {
-            self.coverage.count("fault", fault.as_str());
-            self.line("!", || fault.as_str().to_owned());
+            self.struck(fault);
         }
     }
 
@@ -100,16 +99,15 @@ impl SwitchWorld {
         for waiting in std::mem::take(&mut self.replicas[number].waiting) {
             self.keep_for_later(&waiting);
         }
-        let committer = self.committer();
-        self.replicas[number].committer = committer;
-        self.replicas[number].ticked = None;
+        self.replicas[number] =
+            SwitchReplica { is_alive: self.replicas[number].is_alive, ..self.start_replica() };
     }
 
+    /// Sets the store's clock, to 1970 at the earliest.
     fn step_clock(&mut self, offset: i64) {
-        self.offset = offset;
-        self.was_behind |= offset < 0;
+        self.offset = offset.max(MINUTE - self.unix());
         self.set_wall();
-        self.line("clock", || format!("is {} s ahead", offset / 1_000_000));
+        self.line("clock", || format!("of the store is now {} s ahead", offset / SECOND));
     }
 
     /// Everything stands still for a time, and all clocks go on.
@@ -118,20 +116,7 @@ impl SwitchWorld {
         self.queue = queue.into_iter().map(|((at, n), event)| ((at + time, n), event)).collect();
         self.now += time;
         self.set_wall();
-    }
-
-    fn revoke_token(&mut self) -> bool {
-        let valid: Vec<usize> =
-            (0..self.tokens.len()).filter(|token| !self.tokens[*token].1).collect();
-        let Some(token) = self.rng.pick(&valid) else { return false };
-        let id = format!("tok_{token}");
-        let answer = self.runtime.block_on(self.storage.revoke_token(&id, "sim", ""));
-        self.tokens[token].1 = true;
-        let revoked = self.sound("revoke_token", answer).flatten() == Some(true);
-        if revoked {
-            self.history.push(SwitchStep::TokenRevoked(token));
-        }
-        revoked
+        self.line("clock", || format!("goes on: the machine slept {} s", time / SECOND));
     }
 
     fn reset_fence(&mut self) {
@@ -139,7 +124,10 @@ impl SwitchWorld {
         // The name is always valid.
         let name = DutyKey::new("sim", format!("d{duty}")).expect("a duty").to_string();
         let answer = self.runtime.block_on(self.storage.reset_fence(&name, None, &decision()));
-        self.sound("reset_fence", answer);
+        let forgotten = self.sound("reset_fence", answer).and_then(Result::ok);
+        self.line("operator", || {
+            format!("forgets {} fences of d{duty}", forgotten.map_or(0, |it| it.len()))
+        });
         self.history.push(SwitchStep::FenceReset(duty));
     }
 
@@ -153,7 +141,8 @@ impl SwitchWorld {
         self.soon(self.scenario.heal / 4, SwitchEvent::Backup);
         let answer = self.runtime.block_on(self.storage.copy());
         let Some(bytes) = self.sound("copy", answer) else { return };
-        self.line("backup", || "made".to_owned());
+        let number = self.copies.len();
+        self.line("operator", || format!("makes copy {number} of the database"));
         self.copies.push(DatabaseCopy { bytes, observed: self.observed });
         self.history.push(SwitchStep::BackedUp);
     }
@@ -168,8 +157,10 @@ impl SwitchWorld {
             .retain(|_, event| !matches!(event, SwitchEvent::Late(_) | SwitchEvent::SlowTick(..)));
         let answer = self.runtime.block_on(self.storage.restore(copy.bytes));
         self.sound("restore", answer);
+        self.line("operator", || format!("restores copy {number}; all replicas stopped"));
         self.observed = copy.observed;
         self.newest = None;
+        self.connectors.iter_mut().for_each(|it| it.received_at = None);
         self.history.push(SwitchStep::Restored(number));
         self.needs_adopting = true;
         if self.strikes(SwitchFault::LateAdopt, 500) {
@@ -187,18 +178,20 @@ impl SwitchWorld {
         let answer = self.runtime.block_on(self.storage.adopt("sim"));
         let Some(floor) = self.sound("adopt", answer) else { return };
         self.reached("adopted");
-        self.line("operator", || format!("adopts: {floor}"));
-        self.history.push(SwitchStep::Adopted(floor));
+        self.line("operator", || format!("adopts the inbox: it continues above {floor}"));
+        self.history.push(SwitchStep::Adopted { wall: self.wall(), floor });
     }
 
     fn restart_connector(&mut self) {
         let number = self.rng.below(self.connectors.len() as u64) as usize;
-        let is_same = !self.was_behind && self.rng.chance(300);
+        let is_same = self.rng.chance(300);
         self.instances += 1;
         let (process, now) = (self.instances, self.now);
         let it = &mut self.connectors[number];
         it.process = if is_same { it.process } else { process };
         (it.started, it.done) = (now, 0);
+        let process = it.process;
+        self.line(&format!("c{number}"), || format!("restarts as process {process}"));
     }
 
     /// An operator recounts, archives or deletes a connector.
@@ -212,17 +205,24 @@ impl SwitchWorld {
                 let archived = self.rng.chance(700);
                 let change = self.storage.archive(&name, archived, &decision);
                 let answer = self.runtime.block_on(change);
-                let changed = self.sound("archive", answer);
-                if !matches!(changed, Some(Ok(Some(true)))) {
+                let changed = self.sound("archive", answer).and_then(Result::ok).flatten();
+                self.line("operator", || {
+                    let what = if archived { "archives" } else { "unarchives" };
+                    format!("{what} c{number}: changed {changed:?}")
+                });
+                if changed != Some(true) {
                     return false;
                 }
                 self.history.push(SwitchStep::Archived(number, archived));
             }
             _ => {
                 let answer = self.runtime.block_on(self.storage.delete(&name, &decision));
-                if self.sound("delete", answer) != Some(Ok(true)) {
+                let deleted = self.sound("delete", answer) == Some(Ok(true));
+                self.line("operator", || format!("deletes c{number}: changed {deleted}"));
+                if !deleted {
                     return false;
                 }
+                self.connectors[number].received_at = None;
                 self.history.push(SwitchStep::ConnectorDeleted(number));
             }
         }
@@ -232,7 +232,9 @@ impl SwitchWorld {
     pub(super) fn recount(&mut self, number: usize) {
         let name = connector::key(number, self.connectors[number].source);
         let answer = self.runtime.block_on(self.storage.recount(&name, &decision()));
-        if matches!(self.sound("recount", answer), Some(Ok(Some(_)))) {
+        let since = self.sound("recount", answer).and_then(Result::ok).flatten();
+        self.line("operator", || format!("recounts c{number}: since {since:?}"));
+        if since.is_some() {
             self.reached("recounted");
             self.read_series(number);
         }

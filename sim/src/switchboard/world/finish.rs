@@ -3,14 +3,12 @@
 use tenure_switchboard::liveness::Policy;
 use tenure_switchboard::storage::{ConnectorQuery, Registry as _};
 
-use super::{SwitchEvent, SwitchWorld, connector};
-use crate::switchboard::story::SwitchStep;
-use crate::switchboard::{MINUTE, Micros};
+use super::{FOREVER, SwitchEvent, SwitchWorld, connector};
+use crate::switchboard::MINUTE;
+use crate::switchboard::story::{ListedConnector, SwitchStep};
 
 /// Pages after which a reader must be at the end.
 const MAX_PAGES: usize = 1_000;
-/// Longest time between two moves of the clock of retention.
-const RETENTION_LAG: Micros = 30 * MINUTE;
 
 impl SwitchWorld {
     /// Ends all faults: clocks are right, replicas run, some connectors stop for ever.
@@ -20,6 +18,7 @@ impl SwitchWorld {
         self.set_wall();
         self.line("!", || "everything heals".to_owned());
         self.adopt();
+        self.last_at_heal = self.observed.position;
         for replica in &mut self.replicas {
             replica.is_alive = true;
         }
@@ -30,13 +29,14 @@ impl SwitchWorld {
         // Two producers go on, so that everything from before that gets old.
         let quiet = self.producers.len().saturating_sub(2);
         self.producers[..quiet].iter_mut().for_each(|it| it.ends = self.now);
-        self.producers[quiet..].iter_mut().for_each(|it| it.ends = Micros::MAX);
+        self.producers[quiet..].iter_mut().for_each(|it| it.ends = FOREVER);
         for producer in quiet..self.producers.len() {
             self.soon(MINUTE, SwitchEvent::Submit(producer));
         }
-        // Whatever was under way has arrived.
+        // No tick is under way any more.
         self.queue.retain(|_, event| !matches!(event, SwitchEvent::SlowTick(..)));
-        // The clock of retention waits until the right clock has reached it, or catches up.
+        // The clock of retention waits until the right clock has reached it, or catches up, as one
+        // replica measures it.
         self.tick(0, None);
         let reached = self.history.iter().rev().find_map(|step| match step {
             SwitchStep::Ticked { reached, .. } => Some(*reached),
@@ -44,7 +44,7 @@ impl SwitchWorld {
         });
         let lead = reached.map_or(0, |reached| reached - self.unix());
         self.sleep(lead.abs());
-        self.healed_at = self.now;
+        self.tick(0, self.measured(0));
         self.take_over_statistics();
         let last = (self.scenario.keep.bodies + 50 * MINUTE).max(70 * MINUTE);
         self.at(self.now + last, SwitchEvent::End);
@@ -55,23 +55,12 @@ impl SwitchWorld {
         self.is_over = true;
         self.history.push(SwitchStep::ClocksRight);
         self.tick(0, None);
-        // Once a message with a right time is old, everything before it goes.
-        let old = self.now - self.scenario.keep.bodies - RETENTION_LAG;
-        let stored_after = self.history.iter().rev().find_map(|step| match step {
-            SwitchStep::Committed { at, sent, .. } if *at < old && *at >= self.healed_at => {
-                let is_new = sent.iter().any(super::check::has_new);
-                is_new.then_some(*at)
-            }
-            _ => None,
-        });
-        // A message that seems young, because the clock was ahead, keeps those after it.
-        let young = self.unix() - self.scenario.keep.bodies - RETENTION_LAG..self.unix();
-        let is_kept = self.ahead.iter().any(|stamp| young.contains(stamp));
-        self.prune_now(stored_after.filter(|_| !is_kept).unwrap_or(1));
+        if self.prune_now() >= self.last_at_heal && self.last_at_heal > 0 {
+            self.reached("old-gone");
+        }
         for reader in 0..self.readers.len() {
             if !(0..MAX_PAGES).any(|_| self.read_page(reader)) {
-                let what = format!("reader {reader} does not reach the end");
-                self.odd.push(crate::check::CheckFinding { checker: "follow", what });
+                self.find("follow", format!("reader {reader} does not reach the end"));
             }
         }
         self.count_all();
@@ -79,25 +68,34 @@ impl SwitchWorld {
         for connector in 0..self.connectors.len() {
             self.read_series(connector);
         }
-        self.judge_connectors(false);
-        self.judge_connectors(true);
+        self.list_connectors();
     }
 
-    fn judge_connectors(&mut self, archived: bool) {
-        let query = ConnectorQuery { limit: 100, archived, ..ConnectorQuery::default() };
-        let answer = self.runtime.block_on(self.storage.connectors(&query));
-        let Some(page) = self.sound("connectors", answer) else { return };
-        for shown in page.connectors {
-            let number = connector::number(&shown.connector_type);
-            let liveness = Policy::Usual.judge(page.now, shown.last_heartbeat_at, shown.interval);
-            let it = &self.connectors[number];
-            let Some((stored, received_at)) = it.stored else { continue };
-            let (silent, beats) = (self.now - stored, !it.is_stopped);
-            if shown.last_heartbeat_at.is_some_and(|at| at < received_at) {
-                self.reached("corrected");
+    /// Records the list of connectors.
+    fn list_connectors(&mut self) {
+        let mut connectors = Vec::new();
+        for is_archived in [false, true] {
+            let query =
+                ConnectorQuery { limit: 100, archived: is_archived, ..ConnectorQuery::default() };
+            let answer = self.runtime.block_on(self.storage.connectors(&query));
+            let Some(page) = self.sound("connectors", answer) else { return };
+            for shown in page.connectors {
+                let connector = connector::number(&shown.connector_type);
+                let (last, interval) = (shown.last_heartbeat_at, shown.interval);
+                let liveness = Policy::Usual.judge(page.now, last, interval);
+                let received_at = self.connectors.get(connector).and_then(|it| it.received_at);
+                if last < received_at {
+                    self.reached("corrected");
+                }
+                self.line("list", || {
+                    let archived = if is_archived { ", archived" } else { "" };
+                    format!("c{connector} is {liveness}{archived}")
+                });
+                connectors.push(ListedConnector { connector, is_archived, liveness });
             }
-            self.line("registry", || format!("c{number}: {liveness} after {silent} us"));
-            self.history.push(SwitchStep::Judged { connector: number, silent, beats, liveness });
         }
+        let sends = |number: &usize| !self.connectors[*number].is_stopped;
+        let sending = (0..self.connectors.len()).filter(sends).collect();
+        self.history.push(SwitchStep::Listed { at: self.now, sending, connectors });
     }
 }

@@ -1,21 +1,27 @@
 //! Simulated world of the switchboard: clocks, replicas, and the queue of events.
 
+mod commit;
 mod connector;
+mod convert;
 mod counting;
 mod fault;
 mod finish;
 mod reader;
 mod submit;
+mod token;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::mpsc::Receiver;
 
 use tenure_switchboard::StorageResult;
 use tenure_switchboard::commit::Committer;
 use tenure_switchboard::storage::sqlite::{SqliteStorage, WallClock};
-use tenure_switchboard::storage::{ClockMeasurement, ClockReading, Inbox as _, Storage as _};
-use tenure_switchboard::storage::{InboxQuery, InboxRead, TimeSource};
+use tenure_switchboard::storage::{
+    ClockMeasurement, ClockReading, Inbox as _, InboxQuery, InboxRead, PruneReport, Storage as _,
+    TimeSource,
+};
 use tenure_wire::ingest::InboxCursor;
 use tokio::runtime::{Builder, Runtime};
 use uuid::Uuid;
@@ -24,8 +30,8 @@ use self::connector::SimConnector;
 use self::counting::StatisticsHold;
 use self::fault::DatabaseCopy;
 use self::reader::InboxReader;
-use self::submit::{EventProducer, PendingGroup, SentDraft};
-use super::story::SwitchStep;
+use self::submit::{EventProducer, QueuedSubmission};
+use super::story::{SourceEvent, SwitchStep};
 use super::{DAY, MINUTE, Micros, SECOND, SwitchFault, SwitchScenario, check};
 use crate::SeedReport;
 use crate::check::CheckFinding;
@@ -37,6 +43,8 @@ use crate::trace::Trace;
 const START: i64 = 4_102_444_800 * SECOND;
 /// Average time between two actions of an actor after the faults.
 const QUIET_GAP: Micros = 5 * MINUTE;
+/// A time after every run.
+const FOREVER: Micros = Micros::MAX;
 /// Time in which a replica that waits for nothing commits a submission.
 const MAX_COMMIT_TIME: u64 = 50_000;
 
@@ -56,7 +64,7 @@ enum SwitchEvent {
     Submit(usize),
     Commit(usize),
     /// A group that its clients gave up.
-    Late(Vec<PendingGroup>),
+    Late(Vec<QueuedSubmission>),
     Takeover,
     Tick(usize),
     /// A tick that was sent with this measurement.
@@ -78,8 +86,10 @@ enum SwitchEvent {
 struct SwitchReplica {
     is_alive: bool,
     committer: Committer,
+    /// Numbers of submissions that its committer has committed in one transaction each.
+    committed: Receiver<usize>,
     /// Submissions that wait for the next group.
-    waiting: Vec<PendingGroup>,
+    waiting: Vec<QueuedSubmission>,
     /// Answer to its last tick, and when it came.
     ticked: Option<(ClockReading, Micros)>,
 }
@@ -91,7 +101,7 @@ pub(super) struct SwitchWorld {
     trace: Trace,
     coverage: Coverage,
     history: Vec<SwitchStep>,
-    odd: Vec<CheckFinding>,
+    findings: Vec<CheckFinding>,
     now: Micros,
     queue: BTreeMap<(Micros, u64), SwitchEvent>,
     scheduled: u64,
@@ -106,8 +116,8 @@ pub(super) struct SwitchWorld {
     epochs: Vec<u64>,
     instances: u64,
     /// Events that were not acknowledged yet.
-    backlog: Vec<SentDraft>,
-    events: Vec<SentDraft>,
+    backlog: Vec<SourceEvent>,
+    events: Vec<SourceEvent>,
     /// Tokens by number: the source and whether it was revoked.
     tokens: Vec<(usize, bool)>,
     readers: Vec<InboxReader>,
@@ -116,13 +126,10 @@ pub(super) struct SwitchWorld {
     copies: Vec<DatabaseCopy>,
     observed: InboxCursor,
     newest: Option<(Uuid, Micros)>,
-    /// The store's clock when it was ahead and messages were stored.
-    ahead: Vec<i64>,
     needs_adopting: bool,
-    /// The store's clock was behind the right one.
-    was_behind: bool,
     is_healed: bool,
-    healed_at: Micros,
+    /// The last position when the faults ended.
+    last_at_heal: i64,
     is_over: bool,
 }
 
@@ -138,7 +145,7 @@ impl SwitchWorld {
             trace: Trace::new(traced),
             coverage: Coverage::default(),
             history: Vec::new(),
-            odd: Vec::new(),
+            findings: Vec::new(),
             now: 0,
             queue: BTreeMap::new(),
             scheduled: 0,
@@ -159,11 +166,9 @@ impl SwitchWorld {
             copies: Vec::new(),
             observed: InboxCursor::default(),
             newest: None,
-            ahead: Vec::new(),
             needs_adopting: false,
-            was_behind: false,
             is_healed: false,
-            healed_at: 0,
+            last_at_heal: 0,
             is_over: false,
             scenario,
         };
@@ -178,9 +183,8 @@ impl SwitchWorld {
         self.tick(0, Some(since));
         let SwitchScenario { replicas, readers, connectors, heal, .. } = self.scenario;
         for replica in 0..replicas {
-            let committer = self.committer();
-            let (waiting, ticked) = (Vec::new(), None);
-            self.replicas.push(SwitchReplica { is_alive: true, committer, waiting, ticked });
+            let replica_process = self.start_replica();
+            self.replicas.push(replica_process);
             self.soon(self.scenario.tick, SwitchEvent::Tick(replica));
             self.soon(self.scenario.tick * 3, SwitchEvent::Prune(replica));
         }
@@ -218,11 +222,11 @@ impl SwitchWorld {
             self.now = at.max(self.now);
             self.set_wall();
             self.handle(event);
-            if self.is_over || !self.odd.is_empty() {
+            if self.is_over || !self.findings.is_empty() {
                 break;
             }
         }
-        let mut findings = self.odd;
+        let mut findings = self.findings;
         if findings.is_empty() {
             findings = check::judge(self.scenario.keep, &self.history);
         }
@@ -245,7 +249,7 @@ impl SwitchWorld {
             SwitchEvent::Revive(replica) => self.replicas[replica].is_alive = true,
             SwitchEvent::Read(reader) => self.read(reader),
             SwitchEvent::Beat(connector) => self.beat(connector),
-            SwitchEvent::LateBeat(beat) => self.late_beat(*beat),
+            SwitchEvent::LateBeat(beat) => self.store_beat(*beat),
             SwitchEvent::Count => self.count(),
             SwitchEvent::Fault => self.strike(),
             SwitchEvent::Adopt => self.adopt(),
@@ -272,9 +276,14 @@ impl SwitchWorld {
     fn strikes(&mut self, fault: SwitchFault, per_mille: u64) -> bool {
         let strikes = !self.is_healed && self.scenario.has(fault) && self.rng.chance(per_mille);
         if strikes {
-            self.coverage.count("fault", fault.as_str());
+            self.struck(fault);
         }
         strikes
+    }
+
+    fn struck(&mut self, fault: SwitchFault) {
+        self.coverage.count("fault", fault.as_str());
+        self.line("!", || fault.as_str().to_owned());
     }
 
     fn reached(&mut self, outcome: &'static str) {
@@ -285,14 +294,13 @@ impl SwitchWorld {
         self.trace.line(self.now as u64 * 1_000, who, what);
     }
 
+    fn find(&mut self, checker: &'static str, what: String) {
+        self.findings.push(CheckFinding { checker, what });
+    }
+
     /// Unwraps the answer of an operation that cannot fail here.
     fn sound<T>(&mut self, what: &str, answer: StorageResult<T>) -> Option<T> {
-        answer
-            .map_err(|error| {
-                let what = format!("{what}: {error}");
-                self.odd.push(CheckFinding { checker: "error", what });
-            })
-            .ok()
+        answer.map_err(|error| self.find("error", format!("{what}: {error}"))).ok()
     }
 
     /// Returns the average time between two actions of an actor: longer after the faults.
@@ -308,11 +316,7 @@ impl SwitchWorld {
         if !self.replicas[replica].is_alive {
             return;
         }
-        let since = self.replicas[replica].ticked.map(|(reading, at)| ClockMeasurement {
-            turn: reading.turn,
-            wall: reading.wall,
-            elapsed: self.now - at,
-        });
+        let since = self.measured(replica);
         if self.strikes(SwitchFault::SlowTick, 200) {
             self.soon(20 * SECOND, SwitchEvent::SlowTick(replica, since));
         } else if !self.strikes(SwitchFault::RequestLost, 100) {
@@ -320,13 +324,32 @@ impl SwitchWorld {
         }
     }
 
+    /// Returns what a replica has measured since its last tick.
+    fn measured(&self, replica: usize) -> Option<ClockMeasurement> {
+        self.replicas[replica].ticked.map(|(reading, at)| ClockMeasurement {
+            turn: reading.turn,
+            wall: reading.wall,
+            elapsed: self.now - at,
+        })
+    }
+
     fn tick(&mut self, replica: usize, since: Option<ClockMeasurement>) {
         let answer = self.runtime.block_on(self.storage.tick(since, TimeSource::Now));
         let Some(reading) = self.sound("tick", answer) else { return };
         let ClockReading { turn, wall, reached } = reading;
         self.history.push(SwitchStep::Ticked { at: self.now, turn, wall, reached });
-        let lead = (reached - self.unix()) / SECOND;
-        self.line(&format!("r{replica}"), || format!("tick {turn}: {lead} s ahead"));
+        let (unix, second) = (self.unix(), SECOND);
+        self.line(&format!("r{replica}"), || {
+            let measured = since.map_or_else(
+                || "reads the clock of retention".to_owned(),
+                |it| format!("measured {} s since turn {}", it.elapsed / second, it.turn),
+            );
+            let ahead = |clock: i64| (clock - unix) / second;
+            let (reached, wall) = (ahead(reached), ahead(wall));
+            format!(
+                "{measured}: turn {turn}, {reached} s ahead; the store's clock is {wall} s ahead"
+            )
+        });
         let is_lost = self.strikes(SwitchFault::AnswerLost, 100);
         let now = self.now;
         if let Some(replica) = self.replicas.get_mut(replica).filter(|_| !is_lost) {
@@ -337,25 +360,28 @@ impl SwitchWorld {
     fn prune(&mut self, replica: usize) {
         self.soon(self.gap().max(self.scenario.tick * 3), SwitchEvent::Prune(replica));
         if self.replicas[replica].is_alive {
-            self.prune_now(0);
+            self.prune_now();
         }
     }
 
-    /// Deletes what is past its retention; afterwards messages stored before a time must be gone.
-    fn prune_now(&mut self, stored_after: Micros) {
+    /// Deletes what is past its retention. Returns the position up to which messages are deleted.
+    fn prune_now(&mut self) -> i64 {
         let answer = self.runtime.block_on(self.storage.prune(self.scenario.keep));
-        let Some(report) = self.sound("prune", answer) else { return };
-        if report.keys > 0 {
-            self.reached("keys-pruned");
-            self.history.push(SwitchStep::KeysPruned(self.now));
+        let Some(PruneReport { messages, keys, .. }) = self.sound("prune", answer) else {
+            return 0;
+        };
+        for (count, outcome) in [(keys, "keys-pruned"), (messages, "messages-pruned")] {
+            if count > 0 {
+                self.reached(outcome);
+            }
         }
-        if report.messages > 0 {
-            self.reached("messages-pruned");
-        }
-        if report.messages > 0 || stored_after > 0 {
-            self.take_inventory(stored_after);
-        }
-        self.line("retention", || format!("{} messages, {} keys", report.messages, report.keys));
+        let (rows, _, trimmed) = self.read_all(InboxCursor::default());
+        self.line("retention", || {
+            let left = rows.len();
+            format!("deletes {messages} messages, up to {trimmed}, and {keys} keys: {left} stay")
+        });
+        self.history.push(SwitchStep::Pruned { keys, rows, trimmed });
+        trimmed
     }
 
     /// Reads all messages after a cursor.
@@ -373,8 +399,7 @@ impl SwitchWorld {
                     }
                 }
                 Some(InboxRead::Diverged(_)) => {
-                    let what = format!("the observer at {after} is diverged");
-                    self.odd.push(CheckFinding { checker: "cursor", what });
+                    self.find("cursor", format!("the observer at {after} is diverged"));
                     return (rows, after, 0);
                 }
                 None => return (rows, after, 0),
@@ -388,19 +413,5 @@ impl SwitchWorld {
         self.observed = after;
         self.newest = rows.last().map(|(_, id)| (*id, self.now)).or(self.newest);
         self.history.push(SwitchStep::Observed(rows));
-    }
-
-    fn take_inventory(&mut self, stored_after: Micros) {
-        let (rows, _, trimmed) = self.read_all(InboxCursor::default());
-        self.history.push(SwitchStep::Inventory { at: self.now, stored_after, rows, trimmed });
-    }
-
-    /// Returns a valid token of a source, or creates one.
-    fn token(&mut self, source: usize) -> usize {
-        let valid = self.tokens.iter().rposition(|(of, revoked)| *of == source && !revoked);
-        match valid.filter(|_| !self.rng.chance(200)) {
-            Some(token) => token,
-            None => self.make_token(source),
-        }
     }
 }

@@ -3,7 +3,7 @@
 use tenure_switchboard::storage::{Inbox as _, InboxQuery, InboxRead};
 use tenure_wire::ingest::InboxCursor;
 
-use super::submit::endpoint;
+use super::convert::endpoint;
 use super::{SwitchEvent, SwitchWorld};
 use crate::switchboard::SwitchFault;
 use crate::switchboard::story::{ReaderPage, SwitchStep};
@@ -49,7 +49,7 @@ impl SwitchWorld {
         let Some(read) = self.sound("inbox", answer) else { return true };
         let InboxRead::Page(page) = read else {
             self.reached("diverged");
-            self.line(&format!("reader{number}"), || format!("{after} is diverged"));
+            self.line(&format!("reader{number}"), || format!("reads after {after}: diverged"));
             self.history.push(SwitchStep::Diverged { reader: number });
             // It begins again.
             self.readers[number].cursor = InboxCursor::default();
@@ -65,8 +65,14 @@ impl SwitchWorld {
         }
         let rows: Vec<_> = page.messages.iter().map(|it| (it.position, it.request_id)).collect();
         self.line(&format!("reader{number}"), || {
+            let of = source.map_or_else(String::new, |source| format!(" of e{source}"));
             let (next, trimmed) = (page.next_after, page.trimmed);
-            format!("{after}: {} messages up to {next}, trimmed {trimmed}", rows.len())
+            let end = if page.at_end { ", the end" } else { "" };
+            format!(
+                "reads at most {limit}{of} after {after}: {} messages up to {next}{end}; \
+                 trimmed {trimmed}",
+                rows.len()
+            )
         });
         let at_end = page.at_end;
         self.history.push(SwitchStep::Page(ReaderPage {
