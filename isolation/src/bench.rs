@@ -1,5 +1,6 @@
 //! A worker's database: runs operations alone, in order, and one while the other is stopped.
 
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -7,11 +8,11 @@ use tokio::task::JoinHandle;
 use tokio_postgres::{Client, Statement};
 
 use crate::level::{ConnectionPath, IsolationLevel};
-use crate::operations::{Answer, Part, TestedOperation};
+use crate::operations::{Answer, Kind, Part, TestedOperation};
 use crate::server::{Handles, PreparedServer, Side};
 use crate::state::{self, RowSnapshot, StateReader, StateTable};
 use crate::stop::{Stop, release};
-use crate::view::{View, view};
+use crate::view::{CLOCK_LEAD_SECONDS, SECOND, View, view};
 
 /// Far above what a schedule needs; only turns a hang into an error.
 const HANG_LIMIT: Duration = Duration::from_secs(60);
@@ -19,10 +20,18 @@ const HANG_LIMIT: Duration = Duration::from_secs(60);
 /// The server is asked this often who waits: asking more often slows the operations down.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Whether a side waits for a lock of another transaction.
-const WAITS: &str = "SELECT EXISTS (SELECT FROM pg_stat_activity
-    WHERE datname = current_database() AND application_name = $1 AND wait_event_type = 'Lock'
-        AND wait_event IN ('tuple', 'transactionid', 'advisory', 'relation'))";
+/// Part of an hour in microseconds: nothing is begun so shortly before its end.
+const HOUR: i64 = 3_600 * SECOND;
+const HOUR_MARGIN: i64 = 10 * SECOND;
+
+/// Whether a side waits for a lock of another transaction, and whether of the other side.
+const WAITS: &str = "SELECT count(*) > 0, coalesce(bool_or(pg_blocking_pids(s.pid) && ARRAY(
+        SELECT o.pid FROM pg_stat_activity o
+        WHERE o.datname = current_database() AND o.application_name = $2)), false)
+    FROM pg_stat_activity s
+    WHERE s.datname = current_database() AND s.application_name = $1
+        AND s.wait_event_type = 'Lock'
+        AND s.wait_event IN ('tuple', 'transactionid', 'advisory', 'relation')";
 
 /// Answers of two operations, and the state after them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,11 +48,21 @@ pub(crate) struct Alone {
     pub(crate) state: View,
 }
 
-/// Outcome of a schedule, and whether B waited until A went on.
+/// State of an operation that goes on no further by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standstill {
+    Answered,
+    /// It waits for a lock of the blocker.
+    Waits,
+    /// It waits for a lock of the other side.
+    WaitsForOther,
+}
+
+/// Outcome of a schedule, and how far B came while A was stopped.
 #[derive(Clone, Debug)]
 pub(crate) struct Played {
     pub(crate) outcome: PairOutcome,
-    pub(crate) b_waited: bool,
+    pub(crate) b: Standstill,
 }
 
 /// One part of the schema: its tables and its prepared state.
@@ -64,6 +83,8 @@ pub(crate) struct Bench {
     pub(crate) blocker: Client,
     waits: Statement,
     parts: Vec<PartState>,
+    /// The hour in which the next operation runs.
+    hour: AtomicI64,
     a: Handles,
     b: Handles,
 }
@@ -98,14 +119,22 @@ impl Bench {
             let prepared = reader.read(&watcher).await?;
             parts.push(PartState { part, reader, prepared });
         }
-        Ok(Self { level, tables, points, watcher, blocker, waits, parts, a, b })
+        let hour = AtomicI64::new(0);
+        let this = Self { level, tables, points, watcher, blocker, waits, parts, hour, a, b };
+        this.take(Part::Planted).await?;
+        Ok(this)
+    }
+
+    /// Returns the hour in which the next operation runs: results of different hours differ.
+    pub(crate) fn hour(&self) -> i64 {
+        self.hour.load(Ordering::Relaxed)
     }
 
     fn part(&self, part: Part) -> Result<&PartState> {
         self.parts.iter().find(|it| it.part == part).context("no such part")
     }
 
-    /// Reads the state, and puts the prepared one back.
+    /// Reads the state, and puts the prepared one back. Shortly before the end of an hour it waits.
     pub(crate) async fn take(&self, part: Part) -> Result<View> {
         let PartState { reader, prepared, .. } = self.part(part)?;
         let state = reader.read(&self.watcher).await?;
@@ -114,6 +143,11 @@ impl Bench {
         let of = self.tables.iter().filter(|table| part.has(&table.name));
         let changed: Vec<&StateTable> = of.filter(is_changed).collect();
         state::reset(&self.watcher, &changed).await?;
+        let left = HOUR - state.now % HOUR;
+        if left < HOUR_MARGIN {
+            tokio::time::sleep(Duration::from_micros(left.unsigned_abs())).await;
+        }
+        self.hour.store((state.now + HOUR_MARGIN) / HOUR, Ordering::Relaxed);
         Ok(view(&state, prepared))
     }
 
@@ -123,32 +157,57 @@ impl Bench {
         Ok(view(prepared, prepared))
     }
 
-    pub(crate) fn start(&self, operation: &TestedOperation, side: Side) -> JoinHandle<Answer> {
+    /// Sets the clock ahead until the state is taken: the lease of session `l` expires.
+    async fn lapse(&self) -> Result<()> {
+        let sql = format!("SELECT setval('tenure.iso_ahead', {CLOCK_LEAD_SECONDS})");
+        Ok(self.watcher.batch_execute(&sql).await?)
+    }
+
+    pub(crate) async fn start(
+        &self,
+        operation: &TestedOperation,
+        side: Side,
+    ) -> Result<JoinHandle<Answer>> {
+        if operation.kind == Kind::Late {
+            self.lapse().await?;
+        }
         let on = match side {
             Side::A => self.a.clone(),
             Side::B => self.b.clone(),
         };
-        tokio::spawn((operation.run)(on))
+        Ok(tokio::spawn((operation.run)(on)))
     }
 
     /// Runs an operation alone and leaves its state.
     pub(crate) async fn run(&self, operation: &TestedOperation, side: Side) -> Result<Answer> {
-        ended(self.start(operation, side), operation).await
+        ended(self.start(operation, side).await?, operation).await
     }
 
-    /// Runs an operation alone.
-    pub(crate) async fn alone(&self, operation: &TestedOperation, side: Side) -> Result<Alone> {
+    /// Runs an operation alone; with the clock ahead if `is_late`.
+    pub(crate) async fn alone(
+        &self,
+        operation: &TestedOperation,
+        side: Side,
+        is_late: bool,
+    ) -> Result<Alone> {
+        if is_late {
+            self.lapse().await?;
+        }
         let answer = self.run(operation, side).await?;
         Ok(Alone { answer, state: self.take(operation.part).await? })
     }
 
-    /// Runs A and then B, or the reverse.
+    /// Runs A and then B, or the reverse; both with the clock ahead if `is_late`.
     pub(crate) async fn serial(
         &self,
         a: &TestedOperation,
         b: &TestedOperation,
         is_a_first: bool,
+        is_late: bool,
     ) -> Result<PairOutcome> {
+        if is_late {
+            self.lapse().await?;
+        }
         let (a_said, b_said);
         if is_a_first {
             a_said = self.run(a, Side::A).await?;
@@ -168,38 +227,41 @@ impl Bench {
         at: &Stop,
     ) -> Result<Option<Played>> {
         at.block(&self.blocker, &self.tables).await?;
-        let a_runs = self.start(a, Side::A);
-        if !self.until_still(&a_runs, a, Side::A).await? {
+        let a_runs = self.start(a, Side::A).await?;
+        if self.until_still(&a_runs, a, Side::A).await? == Standstill::Answered {
             release(&self.blocker).await?;
             ended(a_runs, a).await?;
             self.take(a.part).await?;
             return Ok(None);
         }
-        let b_runs = self.start(b, Side::B);
-        let b_waited = self.until_still(&b_runs, b, Side::B).await?;
+        let b_runs = self.start(b, Side::B).await?;
+        let b_still = self.until_still(&b_runs, b, Side::B).await?;
         release(&self.blocker).await?;
         let (a_said, b_said) = (ended(a_runs, a).await?, ended(b_runs, b).await?);
         let outcome = PairOutcome { a: a_said, b: b_said, state: self.take(a.part).await? };
-        Ok(Some(Played { outcome, b_waited }))
+        Ok(Some(Played { outcome, b: b_still }))
     }
 
-    /// Waits until a side waits for a lock (true) or was answered (false).
+    /// Waits until a side waits for a lock or was answered.
     pub(crate) async fn until_still<T>(
         &self,
         running: &JoinHandle<T>,
         operation: &TestedOperation,
         side: Side,
-    ) -> Result<bool> {
+    ) -> Result<Standstill> {
+        let (of, other) = (side.application(), side.other().application());
         let mut tick = tokio::time::interval(POLL_INTERVAL);
         let look = async {
             while !running.is_finished() {
                 tick.tick().await;
-                let row = self.watcher.query_one(&self.waits, &[&side.application()]).await?;
-                if row.get(0) {
-                    return Ok(true);
+                let row = self.watcher.query_one(&self.waits, &[&of, &other]).await?;
+                match (row.get(0), row.get(1)) {
+                    (false, _) => {}
+                    (true, false) => return Ok(Standstill::Waits),
+                    (true, true) => return Ok(Standstill::WaitsForOther),
                 }
             }
-            Ok::<_, anyhow::Error>(false)
+            Ok::<_, anyhow::Error>(Standstill::Answered)
         };
         let name = operation.name;
         tokio::time::timeout(HANG_LIMIT, look).await.with_context(|| format!("{name} hangs"))?

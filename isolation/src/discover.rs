@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use anyhow::Result;
 
-use crate::bench::{Bench, ended};
+use crate::bench::{Bench, Standstill, ended};
 use crate::operations::{Kind, TestedOperation};
 use crate::server::Side;
 use crate::stop::{COMMIT, Stop, release};
@@ -60,7 +60,7 @@ pub(crate) async fn discover(bench: &Bench, operation: &TestedOperation) -> Resu
         return Ok(FoundStops::default());
     }
     let probed = probe(bench, operation).await?;
-    let is_one_transaction = operation.kind == Kind::Change && probed.is_some();
+    let is_one_transaction = operation.kind != Kind::Steps && probed.is_some();
     let (uses, mut stops, tables) = match probed {
         Some((uses, stops, tables)) if is_one_transaction => (Some(uses), stops, tables),
         _ => (None, Vec::new(), BTreeSet::new()),
@@ -128,12 +128,12 @@ async fn is_stopped(bench: &Bench, operation: &TestedOperation, stops: &[Stop]) 
     for stop in stops {
         stop.lock(&bench.blocker, &bench.tables).await?;
     }
-    let running = bench.start(operation, Side::A);
-    let waits = bench.until_still(&running, operation, Side::A).await?;
+    let running = bench.start(operation, Side::A).await?;
+    let still = bench.until_still(&running, operation, Side::A).await?;
     release(&bench.blocker).await?;
     ended(running, operation).await?;
     bench.take(operation.part).await?;
-    Ok(waits)
+    Ok(still != Standstill::Answered)
 }
 
 /// Stops an operation before its first commit and reads which locks it has. Returns `None` if it
@@ -143,13 +143,13 @@ async fn probe(
     operation: &TestedOperation,
 ) -> Result<Option<(Uses, Vec<Stop>, BTreeSet<String>)>> {
     Stop::point(COMMIT).block(&bench.blocker, &bench.tables).await?;
-    let running = bench.start(operation, Side::A);
-    let waits = bench.until_still(&running, operation, Side::A).await?;
+    let running = bench.start(operation, Side::A).await?;
+    let still = bench.until_still(&running, operation, Side::A).await?;
     let rows = bench.watcher.query(LOCKS, &[&Side::A.application()]).await?;
     release(&bench.blocker).await?;
     ended(running, operation).await?;
     bench.take(operation.part).await?;
-    if !waits {
+    if still == Standstill::Answered {
         return Ok(None);
     }
     let (mut uses, mut tables) = (Uses::default(), BTreeSet::new());
@@ -158,6 +158,8 @@ async fn probe(
         let (kind, relation, mode): (&str, String, &str) = (row.get(0), row.get(1), row.get(2));
         let (part, key, point): (i16, i64, String) = (row.get(3), row.get(4), row.get(5));
         match (kind, part) {
+            // Nobody ever waits for the key of an effect: it shows its transaction (`effect_key`).
+            ("advisory", 1) if operation.kind == Kind::Effect => {}
             ("advisory", 1) => {
                 uses.locks.insert(format!("advisory lock {key}"));
                 stops.push(Stop::Key { key });

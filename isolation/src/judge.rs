@@ -2,20 +2,36 @@
 
 use anyhow::Result;
 
-use crate::bench::{Alone, Bench, PairOutcome, Played};
+use crate::bench::{Alone, Bench, PairOutcome, Played, Standstill, ended};
 use crate::contract;
-use crate::operations::{Answer, TestedOperation};
+use crate::operations::{Answer, Kind, TestedOperation};
 use crate::server::Side;
 use crate::stop::{Stop, release};
 
 /// Part of the refusal of an operation that has waited for a lock too long.
 const LOCK_TIMEOUT: &str = "lock timeout";
+/// Part of a refusal for the isolation level.
+const SERIALIZATION_FAILURE: &str = "could not serialize access";
+/// Errors of an effect at its own level: it may also be ended by the claim of its duty.
+const EFFECT_REFUSALS: &[&str] = &[SERIALIZATION_FAILURE, "terminating connection"];
+
+/// Rows as of a claim that granted nothing, for duties that were forgotten: they can be locked.
+const PLACEHOLDERS: &str =
+    "INSERT INTO tenure.hold (group_name, duty, epoch, instance, nonce, held)
+    SELECT group_name, duty, 0, '', '00000000-0000-4000-8000-000000000000', false FROM saved.hold
+    ON CONFLICT DO NOTHING";
 
 /// Outcomes of both serial orders of a pair, at one level.
 #[derive(Clone, Debug)]
 pub(crate) struct Serial {
+    /// The hour of all of them.
+    pub(crate) hour: i64,
     ab: PairOutcome,
     ba: PairOutcome,
+    /// If only B is late: A and then B, both late.
+    late_ab: Option<PairOutcome>,
+    /// If only one of them is late: the other alone, also late.
+    late_alone: Option<Alone>,
 }
 
 /// Verdict on one schedule.
@@ -31,6 +47,8 @@ pub(crate) enum ScheduleVerdict {
     Skipped,
     /// Not allowed: lines that say why.
     Found(Vec<String>),
+    /// It says nothing, for this reason.
+    Unusable(&'static str),
 }
 
 impl Serial {
@@ -39,8 +57,24 @@ impl Serial {
         a: &TestedOperation,
         b: &TestedOperation,
     ) -> Result<Self> {
-        let (ab, ba) = (bench.serial(a, b, true).await?, bench.serial(a, b, false).await?);
-        Ok(Self { ab, ba })
+        loop {
+            let hour = bench.hour();
+            let is_late = [a.kind == Kind::Late, b.kind == Kind::Late];
+            let ab = bench.serial(a, b, true, is_late[0]).await?;
+            let ba = bench.serial(a, b, false, is_late[0]).await?;
+            let late_ab = match is_late {
+                [false, true] => Some(bench.serial(a, b, true, true).await?),
+                _ => None,
+            };
+            let late_alone = match is_late {
+                [false, true] => Some(bench.alone(a, Side::A, true).await?),
+                [true, false] => Some(bench.alone(b, Side::B, true).await?),
+                _ => None,
+            };
+            if bench.hour() == hour {
+                return Ok(Self { hour, ab, ba, late_ab, late_alone });
+            }
+        }
     }
 }
 
@@ -52,31 +86,45 @@ pub(crate) async fn judge(
     serial: &Serial,
     alone: [&Alone; 2],
 ) -> Result<ScheduleVerdict> {
-    let Played { outcome, b_waited } = played;
-    if let Some(line) = never(outcome) {
+    let outcome = &played.outcome;
+    let is_partial = [is_partial(bench, a, &outcome.a), is_partial(bench, b, &outcome.b)];
+    if let Some(line) = never(outcome, is_partial) {
         return Ok(ScheduleVerdict::Found(vec![line]));
     }
-    let is_done = !b_waited && matches!(outcome.b, Answer::Done(_));
+    let is_timeout =
+        |it: &Answer| matches!(it, Answer::Refused(text) if text.contains(LOCK_TIMEOUT));
+    if is_timeout(&outcome.a) || is_timeout(&outcome.b) {
+        return Ok(ScheduleVerdict::Unusable("lock timeout"));
+    }
+    let is_done = played.b == Standstill::Answered && matches!(outcome.b, Answer::Done(_));
     let is_final = is_done && contract::is_final(b, a);
     let is_as = |order: &PairOutcome| {
         outcome.state == order.state
-            && (contract::counts(a, &outcome.a) || outcome.a == order.a)
-            && (contract::counts(b, &outcome.b) || outcome.b == order.b)
+            && (is_partial[0] || contract::is_same(a, b, &outcome.a, &order.a))
+            && (is_partial[1] || contract::is_same(b, a, &outcome.b, &order.b))
     };
-    if is_as(&serial.ba) || (is_as(&serial.ab) && !is_final) {
-        return Ok(ScheduleVerdict::Serial);
+    let is_ab = is_as(&serial.ab) || serial.late_ab.as_ref().is_some_and(is_as);
+    if is_as(&serial.ba) || (is_ab && !is_final) {
+        return Ok(match is_partial.contains(&true) {
+            true => ScheduleVerdict::Refused,
+            false => ScheduleVerdict::Serial,
+        });
     }
-    if is_refused(bench, outcome, a, alone)? {
-        return Ok(ScheduleVerdict::Refused);
+    let [a_alone, b_alone] = alone;
+    let late = serial.late_alone.as_ref();
+    let alone = match (a.kind, late) {
+        // The clock is ahead before B begins.
+        (Kind::Late, Some(b_late)) => [vec![a_alone], vec![b_late]],
+        (_, late) => [late.into_iter().chain([a_alone]).collect(), vec![b_alone]],
+    };
+    if let Some(verdict) = without_effect(bench, [a, b], outcome, &alone)? {
+        return Ok(verdict);
     }
-    if is_lost([a, b], outcome, alone) {
-        return Ok(ScheduleVerdict::Lost);
-    }
-    if is_skipped(bench, [a, b], outcome).await? {
+    if is_skipped(bench, [a, b], outcome, is_final).await? {
         return Ok(ScheduleVerdict::Skipped);
     }
     let mut lines = said(a, b, outcome);
-    if is_as(&serial.ab) {
+    if is_ab {
         lines.push(format!(
             "{} was answered while {} was stopped, and {} took effect after that",
             b.name, a.name, a.name
@@ -92,10 +140,18 @@ pub(crate) async fn judge(
     Ok(ScheduleVerdict::Found(lines))
 }
 
+/// Whether one of several transactions was refused for its level: those before it have happened, so
+/// the outcome of the operation is unknown.
+fn is_partial(bench: &Bench, operation: &TestedOperation, answer: &Answer) -> bool {
+    let is_steps = operation.kind == Kind::Steps && bench.level.may_refuse();
+    is_steps && matches!(answer, Answer::Unknown(text) if text.contains(SERIALIZATION_FAILURE))
+}
+
 /// Answers that no schedule may have.
-fn never(outcome: &PairOutcome) -> Option<String> {
-    [&outcome.a, &outcome.b].into_iter().find_map(|answer| match answer {
-        Answer::Unknown(text) => Some(format!("the outcome is unknown: {text}")),
+fn never(outcome: &PairOutcome, is_partial: [bool; 2]) -> Option<String> {
+    let answers = [&outcome.a, &outcome.b].into_iter().zip(is_partial);
+    answers.into_iter().find_map(|(answer, is_partial)| match answer {
+        Answer::Unknown(text) if !is_partial => Some(format!("the outcome is unknown: {text}")),
         Answer::Refused(text) if text.contains("deadlock detected") => Some(text.clone()),
         _ => None,
     })
@@ -108,49 +164,49 @@ fn said(a: &TestedOperation, b: &TestedOperation, outcome: &PairOutcome) -> Vec<
     ]
 }
 
-/// Whether the refused operations changed nothing, and the other one did as it does alone.
-fn is_refused(
+/// Whether one or both were refused or lost, and everything else is as if they had not run.
+fn without_effect(
     bench: &Bench,
-    outcome: &PairOutcome,
-    a: &TestedOperation,
-    [a_alone, b_alone]: [&Alone; 2],
-) -> Result<bool> {
-    let is_raw = bench.level.may_refuse();
-    let is_refused = |answer: &Answer| match answer {
-        Answer::Refused(text) => is_raw || text.contains(LOCK_TIMEOUT),
-        _ => false,
-    };
-    Ok(match (is_refused(&outcome.a), is_refused(&outcome.b)) {
-        (false, false) => false,
-        (true, true) => outcome.state == bench.prepared(a.part)?,
-        (true, false) => outcome.b == b_alone.answer && outcome.state == b_alone.state,
-        (false, true) => outcome.a == a_alone.answer && outcome.state == a_alone.state,
-    })
-}
-
-/// Whether one operation answers that it lost, and everything else is as if it had not run.
-fn is_lost(
     [a, b]: [&TestedOperation; 2],
     outcome: &PairOutcome,
-    [a_alone, b_alone]: [&Alone; 2],
-) -> bool {
-    let is_alone =
-        |answer: &Answer, alone: &Alone| *answer == alone.answer && outcome.state == alone.state;
-    (contract::has_lost(a, &outcome.a) && is_alone(&outcome.b, b_alone))
-        || (contract::has_lost(b, &outcome.b) && is_alone(&outcome.a, a_alone))
+    [a_alone, b_alone]: &[Vec<&Alone>; 2],
+) -> Result<Option<ScheduleVerdict>> {
+    let is_refused = |operation: &TestedOperation, answer: &Answer| match answer {
+        Answer::Refused(text) => {
+            let is_own = EFFECT_REFUSALS.iter().any(|part| text.contains(part));
+            bench.level.may_refuse() || (operation.kind == Kind::Effect && is_own)
+        }
+        _ => false,
+    };
+    let refused = [is_refused(a, &outcome.a), is_refused(b, &outcome.b)];
+    let lost = [contract::has_lost(a, b, &outcome.a), contract::has_lost(b, a, &outcome.b)];
+    let is_alone = |answer: &Answer, alone: &[&Alone]| {
+        alone.iter().any(|it| *answer == it.answer && outcome.state == it.state)
+    };
+    let (no_a, no_b) = (refused[0] || lost[0], refused[1] || lost[1]);
+    let is_explained = (no_a && no_b && outcome.state == bench.prepared(a.part)?)
+        || (no_a && is_alone(&outcome.b, b_alone))
+        || (no_b && is_alone(&outcome.a, a_alone));
+    Ok(is_explained.then_some(match refused.contains(&true) {
+        true => ScheduleVerdict::Refused,
+        false => ScheduleVerdict::Lost,
+    }))
 }
 
 /// Whether an order explains the outcome in which one operation finds a row locked that it skips.
+/// If B is final, only orders in which it comes first.
 async fn is_skipped(
     bench: &Bench,
     pair: [&TestedOperation; 2],
     outcome: &PairOutcome,
+    is_final: bool,
 ) -> Result<bool> {
     for (skipping, side) in pair.into_iter().zip([Side::A, Side::B]) {
-        if !contract::skips(skipping) {
-            continue;
-        }
         for is_first in [true, false] {
+            let is_b_first = is_first == (side == Side::B);
+            if contract::skips(skipping).is_empty() || (is_final && !is_b_first) {
+                continue;
+            }
             for rows in locked(bench, pair, side, is_first).await? {
                 if *outcome == with_locked(bench, pair, side, is_first, &rows).await? {
                     return Ok(true);
@@ -161,19 +217,21 @@ async fn is_skipped(
     Ok(false)
 }
 
-/// Returns the rows that may be locked when one side runs: each, and all.
+/// Returns the rows that may be locked when one side runs, of those that it skips: each, and all.
 async fn locked(
     bench: &Bench,
     [a, b]: [&TestedOperation; 2],
     skipping: Side,
     is_first: bool,
 ) -> Result<Vec<Vec<Stop>>> {
-    let (other, other_side) = if skipping == Side::A { (b, Side::B) } else { (a, Side::A) };
+    let (skipper, other) = if skipping == Side::A { (a, b) } else { (b, a) };
     if !is_first {
-        bench.run(other, other_side).await?;
+        bench.run(other, skipping.other()).await?;
+        bench.watcher.batch_execute(PLACEHOLDERS).await?;
     }
+    let tables = contract::skips(skipper);
     let mut rows = Vec::new();
-    for table in bench.tables.iter().filter(|table| a.part.has(&table.name)) {
+    for table in bench.tables.iter().filter(|table| tables.contains(&table.name.as_str())) {
         let sql = format!("SELECT {} FROM tenure.{} x", table.label(), table.name);
         for row in bench.watcher.query(&sql, &[]).await? {
             rows.push(Stop::Row { table: table.name.clone(), label: row.get(0) });
@@ -193,21 +251,22 @@ async fn with_locked(
     is_first: bool,
     rows: &[Stop],
 ) -> Result<PairOutcome> {
-    let (other, other_side) = if skipping == Side::A { (b, Side::B) } else { (a, Side::A) };
-    let skipper = if skipping == Side::A { a } else { b };
+    let (skipper, other) = if skipping == Side::A { (a, b) } else { (b, a) };
+    let other_side = skipping.other();
     let mut other_said = None;
     if !is_first {
         other_said = Some(bench.run(other, other_side).await?);
+        bench.watcher.batch_execute(PLACEHOLDERS).await?;
     }
     bench.blocker.batch_execute("BEGIN").await?;
     for row in rows {
         row.lock(&bench.blocker, &bench.tables).await?;
     }
-    let running = bench.start(skipper, skipping);
+    let running = bench.start(skipper, skipping).await?;
     // It may still wait for a lock that it does not skip: then the rows are released.
     bench.until_still(&running, skipper, skipping).await?;
     release(&bench.blocker).await?;
-    let said = crate::bench::ended(running, skipper).await?;
+    let said = ended(running, skipper).await?;
     let other_said = match other_said {
         Some(said) => said,
         None => bench.run(other, other_side).await?,

@@ -18,7 +18,8 @@ pub struct IsolationLevel {
 pub enum ConnectionPath {
     /// Directly: the pools set the level of their sessions.
     Direct,
-    /// Through a proxy, as through a pooler: statements begin their own transactions.
+    /// Through a proxy, as through a pooler: statements have no names, and begin their own
+    /// transactions where the default is another level.
     Pooled,
     /// Through a proxy, and the default changed after the pools were opened: the transactions of
     /// the pools really run at the other level.
@@ -34,10 +35,11 @@ impl IsolationLevel {
     pub const READ_COMMITTED: Self = Self { path: ConnectionPath::Direct, default: READ_COMMITTED };
 
     /// All levels, in the order in which they run.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::READ_COMMITTED,
         Self { path: ConnectionPath::Direct, default: REPEATABLE_READ },
         Self { path: ConnectionPath::Direct, default: SERIALIZABLE },
+        Self { path: ConnectionPath::Pooled, default: READ_COMMITTED },
         Self { path: ConnectionPath::Pooled, default: REPEATABLE_READ },
         Self { path: ConnectionPath::Pooled, default: SERIALIZABLE },
         Self { path: ConnectionPath::Raw, default: REPEATABLE_READ },

@@ -15,9 +15,11 @@ mod prepare;
 mod run;
 mod server;
 mod state;
+#[cfg(test)]
+mod statements;
 mod stop;
 mod view;
 
 pub use level::{ConnectionPath, IsolationLevel};
-pub use run::{IsolationFinding, IsolationOptions, IsolationReport, NOT_COVERED, run};
+pub use run::{IsolationFinding, IsolationOptions, IsolationReport, run};
 pub use server::{Handles, PreparedServer};

@@ -14,11 +14,24 @@ use crate::operations::registry::{bot, heartbeat, key};
 use crate::server::{Handles, connect};
 use crate::{state, stop};
 
+/// The clock of the sessions under test, which the tester sets ahead: the sequence has the seconds,
+/// because everyone sees its value at once, whatever their snapshot.
+const CLOCK: &str = "
+CREATE SCHEMA iso;
+CREATE SEQUENCE tenure.iso_ahead MINVALUE 0;
+SELECT setval('tenure.iso_ahead', 0);
+CREATE FUNCTION iso.clock_timestamp() RETURNS timestamptz LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN pg_catalog.clock_timestamp()
+        + (SELECT last_value FROM tenure.iso_ahead) * interval '1 second';
+END $$;
+";
+
 /// Tables of the tester: one for effects, one for planted races.
 const TABLES: &str = "
 CREATE TABLE tenure.iso_effect (id integer PRIMARY KEY, value integer NOT NULL);
 INSERT INTO tenure.iso_effect VALUES (1, 0);
-SELECT tenure.guard_table('tenure.iso_effect', 'g/d1');
+SELECT tenure.guard_table('tenure.iso_effect', 'g');
 CREATE TABLE tenure.iso_planted (id integer PRIMARY KEY, value integer NOT NULL);
 INSERT INTO tenure.iso_planted VALUES (1, 0), (2, 0);
 CREATE FUNCTION tenure.iso_add_careless() RETURNS integer LANGUAGE plpgsql AS $$
@@ -43,6 +56,8 @@ const AGE_STORE: &str = "
 UPDATE tenure.session SET expires_at = clock_timestamp() - interval '1 hour' WHERE instance = 'c';
 UPDATE tenure.session SET expires_at = clock_timestamp() - interval '2 days', ended = true
 WHERE instance = 'e';
+-- Expires when the clock is set ahead.
+UPDATE tenure.session SET expires_at = clock_timestamp() + interval '6 hours' WHERE instance = 'l';
 INSERT INTO tenure.spent VALUES
     ('g', '00000000-0000-4000-8000-000000000099', clock_timestamp() - interval '8 days');
 ";
@@ -69,6 +84,13 @@ INSERT INTO tenure.inbox_outcome VALUES ('00000000-0000-0000-0000-000000000001',
     'telegram_bot', 'bot', clock_timestamp() - interval '20 days', NULL, NULL);
 UPDATE tenure.switchboard_replica SET seen_at = clock_timestamp() - interval '1 day'
 WHERE replica_id = '00000000-0000-0000-0000-000000000020';
+-- Otherwise it would lapse after a minute.
+UPDATE tenure.switchboard_replica SET seen_at = '2200-01-01'
+WHERE replica_id = '00000000-0000-0000-0000-00000000001f';
+-- Both are stored with a lower precision than that of a run.
+UPDATE tenure.connector_tokens SET last_used_at = clock_timestamp() - interval '2 hours';
+UPDATE tenure.ingest_dedupe SET last_seen_at = clock_timestamp() - interval '2 hours'
+WHERE request_id = '00000000-0000-0000-0000-000000000002';
 INSERT INTO tenure.connector_registry
     (connector_type, endpoint_identity, first_seen_at, last_heartbeat_at)
 VALUES ('ahead', 'clock', '2200-01-01', '2200-01-01');
@@ -77,6 +99,7 @@ VALUES ('ahead', 'clock', '2200-01-01', '2200-01-01');
 /// Prepares the database that all workers copy.
 pub(crate) async fn prepare(on: &Handles) -> Result<()> {
     let client = connect(&on.url).await?;
+    client.batch_execute(CLOCK).await?;
     client.batch_execute(TABLES).await?;
     leases(on).await?;
     client.batch_execute(AGE_STORE).await?;
@@ -90,15 +113,16 @@ pub(crate) async fn prepare(on: &Handles) -> Result<()> {
 
 async fn leases(on: &Handles) -> Result<()> {
     let store = &on.store;
-    for instance in ["a", "b", "c", "e", "f"] {
+    for instance in ["a", "b", "c", "e", "f", "l"] {
         let wish = wish(instance, 0)?;
         ensure!(store.open_session(&wish).await? == Opened::Open(wish.session()));
     }
-    for (instance, ids) in [("a", ["d1", "d2"]), ("c", ["d3", "d4"])] {
-        store.claim(&session(instance)?, &wants(&ids)?, &reason()?).await?;
+    for (instance, ids) in [("a", &["d1", "d2"][..]), ("c", &["d3", "d4"]), ("l", &["d5"])] {
+        store.claim(&session(instance)?, &wants(ids)?, &reason()?).await?;
     }
     store.commit(&session("a")?, &commits("a", &[("d1", 0)])?).await?;
     store.commit(&session("c")?, &commits("c", &[("d3", 0), ("d4", 0)])?).await?;
+    store.commit(&session("l")?, &commits("l", &[("d5", 0)])?).await?;
     store.release(&session("c")?, &[hold("c", "d4")?], &reason()?).await?;
     store.evict(&group()?, &InstanceId::new("f")?, Evict::Now, &reason()?).await?;
     let document = Document::new("one")?;

@@ -5,10 +5,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use tokio::task::JoinSet;
 
-use crate::bench::{Alone, Bench};
+use crate::bench::{Alone, Bench, Standstill};
 use crate::contract;
 use crate::discover::{FoundStops, discover};
 use crate::judge::{ScheduleVerdict, Serial, judge};
@@ -16,6 +16,11 @@ use crate::level::{ConnectionPath, IsolationLevel};
 use crate::operations::{Answer, Kind, TestedOperation};
 use crate::server::{PreparedServer, Side};
 use crate::stop::{COMMIT, Stop};
+
+/// A schedule is run again if A was not stopped or a lock timed out, or its result is not allowed.
+const MAX_TRIES: usize = 3;
+/// Results that are not allowed are reported if there are so many of them.
+const REPORTED_DIFFERENCES: usize = 2;
 
 /// Choice of pairs, levels and stops.
 #[derive(Clone, Debug, Default)]
@@ -62,24 +67,21 @@ pub struct IsolationReport {
     pub schedules: usize,
     /// Schedules in which the second operation waited for the first.
     pub waited: usize,
+    /// Schedules in which the second operation waited for what stopped the first.
+    pub stopped_too: usize,
+    /// Schedules that were run again, by reason.
+    pub repeated: BTreeMap<String, usize>,
     /// Schedules in which an operation was refused and changed nothing.
     pub refused: usize,
-    /// Schedules in which an operation answered that it lost against the other one.
-    pub lost: usize,
-    /// Schedules in which an operation skipped a locked row.
-    pub skipped: usize,
+    /// Schedules in which an operation answered that it lost against the other one, by pair.
+    pub lost: BTreeMap<String, usize>,
+    /// Schedules in which an operation skipped a locked row, by pair.
+    pub skipped: BTreeMap<String, usize>,
     /// Refusals, where the operation alone is not refused, by operation and text.
     pub refusals: BTreeMap<String, usize>,
     /// Schedules that no serial order explains.
     pub findings: Vec<IsolationFinding>,
 }
-
-/// Parts of the subject that no schedule reaches.
-pub const NOT_COVERED: &str = "\
-not covered: three operations at once; an operation stopped twice; pauses between two calls of one
-client, or between two statements of a call where the second takes no lock; reads are run while the
-other is stopped, and not stopped themselves; opening a store (migrations, trimming the audit
-trail), dropping partitions of the history, notifications, standbys";
 
 impl IsolationReport {
     fn add(&mut self, other: Self) {
@@ -91,11 +93,15 @@ impl IsolationReport {
         self.apart += other.apart;
         self.schedules += other.schedules;
         self.waited += other.waited;
+        self.stopped_too += other.stopped_too;
         self.refused += other.refused;
-        self.lost += other.lost;
-        self.skipped += other.skipped;
-        for (refusal, count) in other.refusals {
-            *self.refusals.entry(refusal).or_default() += count;
+        for (counts, others) in [
+            (&mut self.repeated, other.repeated),
+            (&mut self.lost, other.lost),
+            (&mut self.skipped, other.skipped),
+            (&mut self.refusals, other.refusals),
+        ] {
+            others.into_iter().for_each(|(name, count)| *counts.entry(name).or_default() += count);
         }
         self.findings.extend(other.findings);
     }
@@ -113,19 +119,25 @@ impl fmt::Display for IsolationReport {
         writeln!(f, "{alone} operations were refused for their level, also alone")?;
         writeln!(
             f,
-            "{schedules} schedules: in {waited} the second operation waited for the first"
+            "{schedules} schedules: in {waited} the second operation waited for the first, in {} \
+             for what stopped it",
+            self.stopped_too
         )?;
-        let Self { refused, lost, skipped, .. } = self;
-        writeln!(
-            f,
-            "{refused} refused without effect, {lost} lost, {skipped} skipped a locked row"
-        )?;
-        for (refusal, count) in &self.refusals {
-            writeln!(f, "  {count} x {refusal}")?;
+        writeln!(f, "{} schedules were refused without effect", self.refused)?;
+        for (title, counts) in [
+            ("refused", &self.refusals),
+            ("lost", &self.lost),
+            ("skipped a locked row", &self.skipped),
+            ("run again", &self.repeated),
+        ] {
+            writeln!(f, "{title}: {}", counts.values().sum::<usize>())?;
+            for (name, count) in counts {
+                writeln!(f, "  {count} x {name}")?;
+            }
         }
         let never: Vec<&str> = self.never_blocked.iter().copied().collect();
         writeln!(f, "never blocked by a lock: {}", never.join(", "))?;
-        writeln!(f, "{NOT_COVERED}")?;
+        writeln!(f, "not covered: see docs/explanation/isolation.md")?;
         write!(f, "{} findings", self.findings.len())
     }
 }
@@ -149,8 +161,12 @@ pub async fn run(
     options: &IsolationOptions,
     progress: fn(&str),
 ) -> Result<IsolationReport> {
-    for name in options.pairs.iter().flat_map(|(a, b)| [a, b]) {
-        ensure!(operations.iter().any(|it| it.name == name), "there is no operation {name:?}");
+    let part = |name: &String| {
+        let operation = operations.iter().find(|it| it.name == *name);
+        operation.map(|it| it.part).with_context(|| format!("there is no operation {name:?}"))
+    };
+    for (a, b) in &options.pairs {
+        ensure!(part(a)? == part(b)?, "{a} and {b} share no table");
     }
     let jobs = if options.jobs == 0 { 4 } else { options.jobs };
     let databases: Vec<String> = (0..jobs).map(|job| format!("iso_{job}")).collect();
@@ -187,7 +203,8 @@ struct ScheduleWorker {
     operations: Vec<TestedOperation>,
     options: IsolationOptions,
     progress: fn(&str),
-    alone: BTreeMap<&'static str, Alone>,
+    /// By operation and hour.
+    alone: BTreeMap<(&'static str, i64), Alone>,
     found: BTreeMap<&'static str, FoundStops>,
     report: IsolationReport,
 }
@@ -229,15 +246,17 @@ impl ScheduleWorker {
         if !self.options.pairs.is_empty() {
             return self.options.pairs.iter().any(is);
         }
-        let is_main = self.is_full() || a.name == b.name || contract::is_final(b, a);
+        let is_main = self.is_full(a, b) || a.name == b.name || contract::is_final(b, a);
         is_main && a.part == b.part
     }
 
-    /// Whether all pairs and stops are run: elsewhere the same statements run at the same level.
-    fn is_full(&self) -> bool {
+    /// Whether a pair is run with all stops: elsewhere the same statements run at the same level.
+    fn is_full(&self, a: &TestedOperation, b: &TestedOperation) -> bool {
         let level = self.bench.level;
         let is_chosen = self.options.levels.len() == 1 || !self.options.pairs.is_empty();
-        is_chosen || level == IsolationLevel::READ_COMMITTED || level.path == ConnectionPath::Raw
+        let is_effect = [a, b].iter().any(|it| it.kind == Kind::Effect);
+        let is_raw = level.path == ConnectionPath::Raw;
+        is_chosen || is_effect || is_raw || level == IsolationLevel::READ_COMMITTED
     }
 
     async fn stop_everywhere(
@@ -257,14 +276,12 @@ impl ScheduleWorker {
             return Ok(());
         }
         let is_commit = |stop: &Stop| *stop == Stop::point(COMMIT);
-        let full = self.is_full();
         let last = found.stops.iter().find(|stop| is_commit(stop)).or(found.stops.first());
         let last: Vec<Stop> = last.cloned().into_iter().collect();
-        let stops = if full { found.stops.clone() } else { last.clone() };
         let text = self.options.stop.clone();
         let is_wanted = |stop: &&Stop| text.as_ref().is_none_or(|it| stop.to_string().contains(it));
-        let stops: Vec<Stop> = stops.iter().filter(is_wanted).cloned().collect();
-        self.report.stops += stops.len();
+        let chosen: Vec<Stop> = found.stops.iter().filter(is_wanted).cloned().collect();
+        self.report.stops += chosen.len();
         for b in others {
             let is_read = b.kind == Kind::Read;
             if !is_read && !found.meets(&self.found(b).await?) {
@@ -272,7 +289,9 @@ impl ScheduleWorker {
                 continue;
             }
             self.report.pairs += 1;
-            let stops = if is_read && text.is_none() { &last } else { &stops };
+            // Before its commit, one transaction shows nothing to a read.
+            let is_last = !self.is_full(a, b) || (is_read && a.kind != Kind::Steps);
+            let stops = if is_last && text.is_none() { &last } else { &chosen };
             self.pair(a, b, stops).await?;
         }
         Ok(())
@@ -285,40 +304,67 @@ impl ScheduleWorker {
         stops: &[Stop],
     ) -> Result<()> {
         let mut serial = Serial::of(&self.bench, a, b).await?;
+        let names = format!("{} beside {}", a.name, b.name);
         for stop in stops {
-            let mut verdict = ScheduleVerdict::Serial;
-            // A difference is reported if it repeats: the first may be due to the hour's change.
-            for _ in 0..2 {
-                let Some(played) = self.bench.play(a, b, stop).await? else {
-                    verdict = ScheduleVerdict::Found(vec![format!("{} was not stopped", a.name)]);
-                    break;
+            let mut differences = 0;
+            for attempt in 1..=MAX_TRIES {
+                if serial.hour != self.bench.hour() {
+                    serial = Serial::of(&self.bench, a, b).await?;
+                }
+                let (reason, lines) = match self.schedule(a, b, stop, &serial).await? {
+                    ScheduleVerdict::Serial => break,
+                    ScheduleVerdict::Refused => {
+                        self.report.refused += 1;
+                        break;
+                    }
+                    ScheduleVerdict::Lost => {
+                        *self.report.lost.entry(names.clone()).or_default() += 1;
+                        break;
+                    }
+                    ScheduleVerdict::Skipped => {
+                        *self.report.skipped.entry(names.clone()).or_default() += 1;
+                        break;
+                    }
+                    ScheduleVerdict::Unusable(reason) => (reason, vec![reason.to_owned()]),
+                    ScheduleVerdict::Found(lines) => {
+                        differences += 1;
+                        ("difference", lines)
+                    }
                 };
-                self.report.schedules += 1;
-                self.report.waited += usize::from(played.b_waited);
-                let alone = [self.alone(a).await?, self.alone(b).await?];
-                let both = [&alone[0], &alone[1]];
-                verdict = judge(&self.bench, [a, b], &played, &serial, both).await?;
-                self.count(&[a, b], &played.outcome.a, &played.outcome.b, &both);
-                if !matches!(verdict, ScheduleVerdict::Found(_)) {
+                if attempt == MAX_TRIES || differences == REPORTED_DIFFERENCES {
+                    self.find([a.name, b.name], stop.to_string(), lines);
                     break;
                 }
-                serial = Serial::of(&self.bench, a, b).await?;
-            }
-            match verdict {
-                ScheduleVerdict::Serial => {}
-                ScheduleVerdict::Refused => self.report.refused += 1,
-                ScheduleVerdict::Lost => self.report.lost += 1,
-                ScheduleVerdict::Skipped => self.report.skipped += 1,
-                ScheduleVerdict::Found(lines) => {
-                    let (stop, level) = (stop.to_string(), self.bench.level);
-                    let pair = [a.name, b.name];
-                    let finding = IsolationFinding { pair, stop, level, lines };
-                    (self.progress)(&finding.to_string());
-                    self.report.findings.push(finding);
-                }
+                let repeated = format!("{reason}: {names}");
+                *self.report.repeated.entry(repeated).or_default() += 1;
             }
         }
         Ok(())
+    }
+
+    async fn schedule(
+        &mut self,
+        a: &TestedOperation,
+        b: &TestedOperation,
+        stop: &Stop,
+        serial: &Serial,
+    ) -> Result<ScheduleVerdict> {
+        let Some(played) = self.bench.play(a, b, stop).await? else {
+            return Ok(ScheduleVerdict::Unusable("not stopped"));
+        };
+        self.report.schedules += 1;
+        self.report.waited += usize::from(played.b == Standstill::WaitsForOther);
+        self.report.stopped_too += usize::from(played.b == Standstill::Waits);
+        let alone = [self.alone(a).await?, self.alone(b).await?];
+        let both = [&alone[0], &alone[1]];
+        self.count(&[a, b], &played.outcome.a, &played.outcome.b, &both);
+        judge(&self.bench, [a, b], &played, serial, both).await
+    }
+
+    fn find(&mut self, pair: [&'static str; 2], stop: String, lines: Vec<String>) {
+        let finding = IsolationFinding { pair, stop, level: self.bench.level, lines };
+        (self.progress)(&finding.to_string());
+        self.report.findings.push(finding);
     }
 
     /// Counts refusals that are due to the other operation.
@@ -334,22 +380,21 @@ impl ScheduleWorker {
     }
 
     async fn alone(&mut self, operation: &TestedOperation) -> Result<Alone> {
-        if let Some(alone) = self.alone.get(operation.name) {
+        let key = (operation.name, self.bench.hour());
+        if let Some(alone) = self.alone.get(&key) {
             return Ok(alone.clone());
         }
-        let alone = self.bench.alone(operation, Side::B).await?;
+        let alone = self.bench.alone(operation, Side::B, false).await?;
+        let said = format!("alone it answered {:?}", alone.answer);
+        let before = self.bench.prepared(operation.part)?;
         let is_refused = !matches!(alone.answer, Answer::Done(_));
         if is_refused && !self.bench.level.may_refuse() {
-            let lines = vec![format!("alone it answered {:?}", alone.answer)];
-            let (pair, level) = ([operation.name; 2], self.bench.level);
-            self.report.findings.push(IsolationFinding {
-                pair,
-                stop: "nothing".to_owned(),
-                level,
-                lines,
-            });
+            self.find([operation.name; 2], "nothing".to_owned(), vec![said]);
+        } else if is_refused && alone.state != before {
+            let lines = [vec![said], before.differences(&alone.state)].concat();
+            self.find([operation.name; 2], "nothing".to_owned(), lines);
         }
-        self.alone.insert(operation.name, alone.clone());
+        self.alone.insert(key, alone.clone());
         Ok(alone)
     }
 

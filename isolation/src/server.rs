@@ -46,6 +46,13 @@ pub(crate) enum Side {
 }
 
 impl Side {
+    pub(crate) fn other(self) -> Self {
+        match self {
+            Self::A => Self::B,
+            Self::B => Self::A,
+        }
+    }
+
     pub(crate) fn application(self) -> &'static str {
         match self {
             Self::A => "iso-a",
@@ -77,6 +84,8 @@ impl PreparedServer {
             let role = level.role();
             let create = format!("CREATE ROLE {role} SUPERUSER LOGIN PASSWORD '{}'", this.password);
             this.server.sql(&create)?;
+            // With the clock of the tester.
+            this.server.sql(&format!("ALTER ROLE {role} SET search_path = iso, pg_catalog"))?;
             if level.path != ConnectionPath::Raw {
                 let default = level.default;
                 let set = "SET default_transaction_isolation";

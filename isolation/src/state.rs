@@ -144,7 +144,7 @@ impl StateReader {
     pub(crate) async fn new(client: &Client, tables: &[&StateTable]) -> Result<Self> {
         let parts: Vec<String> = tables.iter().map(|table| table.read()).collect();
         let sql = format!(
-            "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, \
+            "SELECT (extract(epoch FROM pg_catalog.clock_timestamp()) * 1000000)::bigint, \
              jsonb_build_object({})::text",
             parts.join(", ")
         );

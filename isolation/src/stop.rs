@@ -27,7 +27,6 @@ pub(crate) const COMMIT: &str = "commit";
 
 /// The functions and triggers by which side A stops. They do nothing for others.
 pub(crate) const SCRIPT: &str = "
-CREATE SCHEMA iso;
 CREATE FUNCTION iso.stop(p_name text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF current_setting('application_name') = 'iso-a' THEN

@@ -7,9 +7,13 @@ use serde_json::Value;
 
 use crate::state::RowSnapshot;
 
-const SECOND: i64 = 1_000_000;
+pub(crate) const SECOND: i64 = 1_000_000;
 /// Times are rounded to this: a schedule takes much less, and prepared times differ by more.
 const GRAIN: i64 = 600 * SECOND;
+/// Seconds by which the clock is set ahead: more than the six hours that the lease of session `l`
+/// has left, less than all other leases. All spans that are added to a time are full hours, so
+/// times that were taken from this clock can be told by the half hour, and are shown as from now.
+pub(crate) const CLOCK_LEAD_SECONDS: i64 = 7 * 3_600 + 1_800;
 /// Numbers from here on are times, or come from one.
 const BIG: i64 = 1_000_000_000_000;
 
@@ -111,7 +115,7 @@ fn field(
     if let Some(time) = time(value) {
         return Some(label(time, known, now));
     }
-    let Some(number) = value.as_i64() else { return Some(value.to_string()) };
+    let Some(number) = value.as_i64() else { return Some(answer(&value.to_string())) };
     let rank = |of: &BTreeSet<i64>| of.range(..number).count();
     Some(if SPANS.contains(&name) {
         "some".to_owned()
@@ -133,11 +137,16 @@ fn label(time: i64, known: &BTreeSet<i64>, now: i64) -> String {
     if let Some((name, _)) = aligned.iter().find(|(_, step)| time % (step * SECOND) == 0) {
         return format!("@{name}");
     }
-    let steps = (time - now + GRAIN / 2).div_euclid(GRAIN);
-    if steps == 0 { "@now".to_owned() } else { format!("@now{:+}s", steps * GRAIN / SECOND) }
+    let seconds = (time - now + GRAIN / 2).div_euclid(GRAIN) * GRAIN / SECOND;
+    let seconds = if (seconds - CLOCK_LEAD_SECONDS) % 3_600 == 0 {
+        seconds - CLOCK_LEAD_SECONDS
+    } else {
+        seconds
+    };
+    if seconds == 0 { "@now".to_owned() } else { format!("@now{seconds:+}s") }
 }
 
-/// Returns an answer without times.
+/// Returns a text without times.
 pub(crate) fn answer(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
@@ -193,6 +202,17 @@ mod tests {
         let shown = "Held { by: \"d1\", remaining: TIME, epoch: Epoch(7), at: \
                      TIME, id: 00000000-0000-4000-8000-000000000012, retry_after: TIME }";
         assert_eq!(answer(given), shown);
+    }
+
+    #[test]
+    fn times_within_texts_of_a_state_are_left_out() {
+        let state = |floor: i64| {
+            let text = format!("{{\"last\" : 2, \"floor\" : {floor}}}");
+            let rows = [("t".to_owned(), vec![serde_json::json!({ "metadata": text })])].into();
+            RowSnapshot { now: 1_771_151_400 * SECOND, rows }
+        };
+        let (one, other) = (state(1_771_151_401_000_000), state(1_771_151_402_000_000));
+        assert_eq!(view(&one, &one), view(&other, &one));
     }
 
     #[test]

@@ -115,6 +115,13 @@ pub(crate) async fn commit(
     on.storage.commit(&[Submission { items, fence, token_id }]).await
 }
 
+/// Submits an event of the hour that follows that of the key `old`.
+async fn commit_hour(on: Handles) -> StorageResult<impl std::fmt::Debug> {
+    let mut item = event("hour", 25);
+    item.event.dedupe.previous_hour = Some(digest("old"));
+    on.storage.commit(&[Submission { items: vec![item], fence: None, token_id: None }]).await
+}
+
 async fn post(
     on: Handles,
     name: &str,
@@ -133,8 +140,12 @@ async fn resolve(
     on.storage.resolve_letter(&LetterResolution { id, state, decision, request_id: None }).await
 }
 
-async fn reset(on: Handles, token: Option<&str>) -> StorageResult<impl std::fmt::Debug> {
-    on.storage.reset_fence("t/p", None, &decision(token)).await
+async fn reset(
+    on: Handles,
+    source: Option<SourceScope>,
+    token: Option<&str>,
+) -> StorageResult<impl std::fmt::Debug> {
+    on.storage.reset_fence("t/p", source.as_ref(), &decision(token)).await
 }
 
 async fn admit(on: Handles, token: &str) -> StorageResult<impl std::fmt::Debug> {
@@ -180,6 +191,7 @@ operations! { Switchboard;
     "commit-new" Change |on| commit(on, &[("new", 11)], None, None);
     "commit-new-too" Change |on| commit(on, &[("new", 12)], None, None);
     "commit-copy" Change |on| commit(on, &[("old", 13)], None, None);
+    "commit-copy-hour" Change |on| commit_hour(on);
     "commit-mixed" Change |on| commit(on, &[("old", 14), ("new", 15), ("two", 16)], None, None);
     "commit-token" Change |on| commit(on, &[("new", 17)], None, Some("tok_a"));
     "commit-token-copy" Change |on| commit(on, &[("two", 18)], None, Some("tok_a"));
@@ -197,8 +209,9 @@ operations! { Switchboard;
     "post-fence-7" Change |on| post(on, "letter", Some(fence(7, "i")), Some("tok_a"));
     "resolve" Change |on| resolve(on, "discarded", None);
     "resolve-token" Change |on| resolve(on, "replayed", Some("tok_a"));
-    "reset" Change |on| reset(on, None);
-    "reset-token" Change |on| reset(on, Some("tok_a"));
+    "fence-reset" Change |on| reset(on, None, None);
+    "fence-reset-source" Change |on| reset(on, Some(scope()), None);
+    "fence-reset-token" Change |on| reset(on, None, Some("tok_a"));
     "revoke" Change |on| async move { on.storage.revoke_token("tok_a", "me", "x").await };
     "revoke-other" Change |on| async move { on.storage.revoke_token("tok_b", "me", "x").await };
     "create-token" Change |on| async move { on.storage.create_token(&token("tok_n", None)).await };
@@ -233,6 +246,10 @@ operations! { Switchboard;
     "fences" Read |on| async move { on.storage.fences(None, "", 100).await };
     "letters" Read |on| async move {
         on.storage.letters(&LetterQuery { limit: 100, ..LetterQuery::default() }).await
+    };
+    "letters-pending" Read |on| async move {
+        let state = Some("pending".to_owned());
+        on.storage.letters(&LetterQuery { limit: 100, state, ..LetterQuery::default() }).await
     };
     "letter" Read |on| async move { on.storage.letter(id(21)).await };
     "pending-letters" Read |on| async move { on.storage.pending_letters().await };

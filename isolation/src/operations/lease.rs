@@ -2,14 +2,14 @@
 //!
 //! Prepared: `a` and `b` are members of `g`, `c` has expired, `e` ended two days ago, `f` was
 //! evicted. `a` holds `d1` (with a checkpoint) and `d2`; `c` still has `d3`; `d4` is free and has a
-//! checkpoint.
+//! checkpoint. `l` holds `d5` (with a checkpoint), and has expired when a `Late` operation begins.
 
 use std::time::Duration;
 
 use tenure_core::store::{Adopt, AuditRange, ClaimRequest, Commit, Evict, OpenSession, Retention};
 use tenure_core::{
-    Document, DutyKey, Epoch, GroupName, Hold, InstanceId, Mark, Nonce, Note, Reason, Session,
-    StoreError, StoreResult, Ttl, Version,
+    Code, Document, DutyKey, Epoch, GroupName, Hold, InstanceId, Mark, Nonce, Note, Reason,
+    Session, StoreError, StoreResult, Ttl, Version,
 };
 use tenure_store::postgres::fence;
 
@@ -91,6 +91,12 @@ async fn keep(
     on.store.keep_alive(&session(instance)?, note.as_ref(), &holds(instance, ids)?).await
 }
 
+/// Keeps alive with a mark of another time: the hold is looked up afterwards.
+async fn keep_stale(on: Handles) -> StoreResult<impl std::fmt::Debug> {
+    let stale = Hold { mark: Mark(u64::MAX), ..hold("a", "d1")? };
+    on.store.keep_alive(&session("a")?, None, &[stale]).await
+}
+
 async fn claim(on: Handles, instance: &str, ids: &[&str]) -> StoreResult<impl std::fmt::Debug> {
     on.store.claim(&session(instance)?, &wants(ids)?, &reason()?).await
 }
@@ -126,18 +132,19 @@ async fn forget(on: Handles, ids: &[&str]) -> StoreResult<impl std::fmt::Debug> 
     on.store.forget(&duties, &reason()?).await
 }
 
-/// An effect of `a` under `d1` in a transaction of its own, at the level of the role.
-async fn effect(on: Handles) -> StoreResult<impl std::fmt::Debug> {
-    let lost = |error: String| StoreError::unknown(tenure_core::Code::Lost, error);
+/// An effect under a hold in a transaction of its own, at the level of the role.
+async fn effect(on: Handles, instance: &str, id: &str) -> StoreResult<impl std::fmt::Debug> {
+    let lost = |error: String| StoreError::unknown(Code::Lost, error);
     let mut client = connect(&on.url).await.map_err(|error| lost(error.to_string()))?;
-    let refused = |error: tokio_postgres::Error| {
-        StoreError::refused(tenure_core::Code::Busy, format!("{:?}", error.as_db_error()))
+    let failed = |error: tokio_postgres::Error| match error.as_db_error() {
+        Some(refused) => StoreError::refused(Code::Busy, refused.message()),
+        None => lost(error.to_string()),
     };
-    let transaction = client.transaction().await.map_err(refused)?;
-    fence(&transaction, &hold("a", "d1")?).await?;
+    let transaction = client.transaction().await.map_err(failed)?;
+    fence(&transaction, &hold(instance, id)?).await?;
     let write = "UPDATE tenure.iso_effect SET value = value + 1";
-    let written = transaction.execute(write, &[]).await.map_err(refused)?;
-    transaction.commit().await.map_err(refused)?;
+    let written = transaction.execute(write, &[]).await.map_err(failed)?;
+    transaction.commit().await.map_err(failed)?;
     Ok(written)
 }
 
@@ -151,22 +158,28 @@ operations! { Store;
     "open-other" Change |on| open(on, "a", 1);
     "open-expired" Change |on| open(on, "c", 1);
     "open-evicted" Change |on| open(on, "f", 1);
+    "open-lapsed" Late |on| open(on, "l", 1);
     "close-a" Change |on| close(on, "a");
     "close-b" Change |on| close(on, "b");
     "close-c" Change |on| close(on, "c");
+    "close-lapsing" Change |on| close(on, "l");
     "keep-a" Change |on| keep(on, "a", Some("busy"), &["d1", "d2"]);
+    "keep-stale" Steps |on| keep_stale(on);
     "keep-b" Change |on| keep(on, "b", None, &[]);
     "keep-c" Change |on| keep(on, "c", None, &["d3"]);
+    "keep-lapsing" Change |on| keep(on, "l", None, &["d5"]);
     "claim-held" Change |on| claim(on, "b", &["d1"]);
     "claim-own" Change |on| claim(on, "a", &["d1"]);
     "claim-expired-a" Change |on| claim(on, "a", &["d3"]);
     "claim-expired-b" Change |on| claim(on, "b", &["d3"]);
+    "claim-lapsed" Late |on| claim(on, "b", &["d5"]);
     "claim-free" Change |on| claim(on, "b", &["d4"]);
     "claim-new-a" Change |on| claim(on, "a", &["d9"]);
     "claim-new-b" Change |on| claim(on, "b", &["d9"]);
     "claim-many" Change |on| claim(on, "b", &["d1", "d3", "d4", "d9"]);
     "release-one" Change |on| release(on, "a", &["d1"]);
     "release-many" Change |on| release(on, "a", &["d2", "d1"]);
+    "release-lapsing" Change |on| release(on, "l", &["d5"]);
     "evict-a" Change |on| evict(on, "a", Evict::Now);
     "evict-a-later" Change |on| evict(on, "a", Evict::AtTtl);
     "evict-b" Change |on| evict(on, "b", Evict::Now);
@@ -175,19 +188,22 @@ operations! { Store;
     "checkpoint-first" Change |on| commit(on, "a", &[("d2", 0)]);
     "checkpoint-many" Change |on| commit(on, "a", &[("d2", 0), ("d1", 1)]);
     "checkpoint-expired" Change |on| commit(on, "c", &[("d3", 1)]);
+    "checkpoint-lapsing" Change |on| commit(on, "l", &[("d5", 1)]);
     "document-next" Change |on| replace(on, "g", 1, "two");
     "document-other" Change |on| replace(on, "g", 1, "also two");
     "document-first" Change |on| replace(on, "h", 0, "one");
     "forget-free" Change |on| forget(on, &["d4"]);
     "forget-expired" Change |on| forget(on, &["d3"]);
+    "forget-lapsed" Late |on| forget(on, &["d5"]);
     "forget-held" Change |on| forget(on, &["d1", "d4"]);
     "adopt-store" Change |on| async move {
         on.store.adopt(&Adopt { entropy: 5, floor: Epoch::new(9)? }).await
     };
-    "retain" Change |on| async move {
+    "retain" Steps |on| async move {
         on.store.retain(Retention { history_slots: 2, audit_kept: 1_000 }).await
     };
-    "effect" Change |on| effect(on);
+    "effect" Effect |on| effect(on, "a", "d1");
+    "effect-lapsing" Effect |on| effect(on, "l", "d5");
     "groups" Read |on| async move { on.store.groups().await };
     "members" Read |on| async move { on.store.members(&group()?).await };
     "holders" Read |on| async move { on.store.holders(&group()?).await };

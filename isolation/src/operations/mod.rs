@@ -29,6 +29,10 @@ pub enum Part {
 pub enum Kind {
     /// One transaction that may change something.
     Change,
+    /// A transaction of the caller, at the level of its role.
+    Effect,
+    /// Like `Change`, when the lease of session `l` has expired.
+    Late,
     /// Several transactions.
     Steps,
     /// One statement that changes nothing.

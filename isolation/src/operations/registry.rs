@@ -143,6 +143,9 @@ operations! { Switchboard;
         Ok::<_, tenure_switchboard::SwitchboardError>(shown.collect::<Vec<_>>())
     };
     "targets" Read |on| async move { on.storage.targets(id(2)).await };
+    "series-hours" Read |on| async move {
+        on.storage.series(&bot(), 0, SeriesStep::Hour).await
+    };
     "series" Read |on| async move { on.storage.series(&bot(), 0, SeriesStep::Day).await };
     "sums" Read |on| async move { on.storage.sums(Period::Month).await };
     "fanout" Read |on| async move { on.storage.fanout("2026-01-01").await };
