@@ -110,7 +110,8 @@ pub(crate) async fn judge(
             false => ScheduleVerdict::Serial,
         });
     }
-    let [a_alone, b_alone] = alone;
+    let both = alone;
+    let [a_alone, b_alone] = both;
     let late = serial.late_alone.as_ref();
     let alone = match (a.kind, late) {
         // The clock is ahead before B begins.
@@ -120,16 +121,42 @@ pub(crate) async fn judge(
     if let Some(verdict) = without_effect(bench, [a, b], outcome, &alone)? {
         return Ok(verdict);
     }
+    // Each of its transactions changes one table.
+    let is_part = |order: &PairOutcome, other: &Alone| {
+        let same_a = is_partial[0] || contract::is_same(a, b, &outcome.a, &order.a);
+        let same_b = is_partial[1] || contract::is_same(b, a, &outcome.b, &order.b);
+        same_a && same_b && outcome.state.is_between(&order.state, &other.state)
+    };
+    let [a_alone, b_alone] = both;
+    let is_part_of = |order| {
+        (is_partial[0] && is_part(order, b_alone)) || (is_partial[1] && is_part(order, a_alone))
+    };
+    if is_part_of(&serial.ab) || is_part_of(&serial.ba) {
+        return Ok(ScheduleVerdict::Refused);
+    }
+    if bench.level.may_refuse() && is_skipped_alone(bench, [a, b], outcome).await? {
+        return Ok(ScheduleVerdict::Skipped);
+    }
     if is_skipped(bench, [a, b], outcome, is_final).await? {
         return Ok(ScheduleVerdict::Skipped);
     }
+    Ok(ScheduleVerdict::Found(explain([a, b], outcome, serial, is_ab)))
+}
+
+/// Returns what differs from the serial orders, or that A took effect after B if it `is_ab`.
+fn explain(
+    [a, b]: [&TestedOperation; 2],
+    outcome: &PairOutcome,
+    serial: &Serial,
+    is_ab: bool,
+) -> Vec<String> {
     let mut lines = said(a, b, outcome);
     if is_ab {
         lines.push(format!(
             "{} was answered while {} was stopped, and {} took effect after that",
             b.name, a.name, a.name
         ));
-        return Ok(ScheduleVerdict::Found(lines));
+        return lines;
     }
     for (first, second, order) in [(a, b, &serial.ab), (b, a, &serial.ba)] {
         lines.push(format!("not as {}, then {}:", first.name, second.name));
@@ -137,7 +164,7 @@ pub(crate) async fn judge(
         let differences = order.state.differences(&outcome.state);
         lines.extend(differences.into_iter().map(|line| format!("  {line}")));
     }
-    Ok(ScheduleVerdict::Found(lines))
+    lines
 }
 
 /// Whether one of several transactions was refused for its level: those before it have happened, so
@@ -217,6 +244,30 @@ async fn is_skipped(
     Ok(false)
 }
 
+/// Whether one operation was refused, and the other one is as alone, but found a row locked.
+async fn is_skipped_alone(
+    bench: &Bench,
+    pair: [&TestedOperation; 2],
+    outcome: &PairOutcome,
+) -> Result<bool> {
+    for (skipping, side) in pair.into_iter().zip([Side::A, Side::B]) {
+        let (said, other) = match side {
+            Side::A => (&outcome.a, &outcome.b),
+            Side::B => (&outcome.b, &outcome.a),
+        };
+        if contract::skips(skipping).is_empty() || !matches!(other, Answer::Refused(_)) {
+            continue;
+        }
+        for rows in locked(bench, pair, side, true).await? {
+            let answer = run_with_locked(bench, skipping, side, &rows).await?;
+            if bench.take(skipping.part).await? == outcome.state && answer == *said {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
 /// Returns the rows that may be locked when one side runs, of those that it skips: each, and all.
 async fn locked(
     bench: &Bench,
@@ -258,15 +309,7 @@ async fn with_locked(
         other_said = Some(bench.run(other, other_side).await?);
         bench.watcher.batch_execute(PLACEHOLDERS).await?;
     }
-    bench.blocker.batch_execute("BEGIN").await?;
-    for row in rows {
-        row.lock(&bench.blocker, &bench.tables).await?;
-    }
-    let running = bench.start(skipper, skipping).await?;
-    // It may still wait for a lock that it does not skip: then the rows are released.
-    bench.until_still(&running, skipper, skipping).await?;
-    release(&bench.blocker).await?;
-    let said = ended(running, skipper).await?;
+    let said = run_with_locked(bench, skipper, skipping, rows).await?;
     let other_said = match other_said {
         Some(said) => said,
         None => bench.run(other, other_side).await?,
@@ -274,4 +317,22 @@ async fn with_locked(
     let state = bench.take(a.part).await?;
     let (a, b) = if skipping == Side::A { (said, other_said) } else { (other_said, said) };
     Ok(PairOutcome { a, b, state })
+}
+
+/// Runs an operation while rows are locked.
+async fn run_with_locked(
+    bench: &Bench,
+    operation: &TestedOperation,
+    side: Side,
+    rows: &[Stop],
+) -> Result<Answer> {
+    bench.blocker.batch_execute("BEGIN").await?;
+    for row in rows {
+        row.lock(&bench.blocker, &bench.tables).await?;
+    }
+    let running = bench.start(operation, side).await?;
+    // It may still wait for a lock that it does not skip: then the rows are released.
+    bench.until_still(&running, operation, side).await?;
+    release(&bench.blocker).await?;
+    ended(running, operation).await
 }

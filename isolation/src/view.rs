@@ -173,6 +173,12 @@ pub(crate) fn answer(text: &str) -> String {
 }
 
 impl View {
+    /// Whether each table is as in one of two states.
+    pub(crate) fn is_between(&self, one: &Self, other: &Self) -> bool {
+        let is_as = |of: &Self, table, rows| of.0.get(table) == Some(rows);
+        self.0.iter().all(|(table, rows)| is_as(one, table, rows) || is_as(other, table, rows))
+    }
+
     /// Returns the rows that only one of two states has: `-` of this one, `+` of the other.
     pub(crate) fn differences(&self, other: &Self) -> Vec<String> {
         let mut lines = Vec::new();
