@@ -20,8 +20,8 @@ const HANG_LIMIT: Duration = Duration::from_secs(60);
 /// The server is asked this often who waits: asking more often slows the operations down.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Part of an hour in microseconds: nothing is begun so shortly before its end.
 const HOUR: i64 = 3_600 * SECOND;
+/// Nothing is begun so shortly before the end of an hour.
 const HOUR_MARGIN: i64 = 10 * SECOND;
 
 /// Whether a side waits for a lock of another transaction, and whether of the other side.
@@ -283,5 +283,27 @@ pub(crate) async fn ended(
     match tokio::time::timeout(HANG_LIMIT, running).await {
         Ok(answer) => Ok(answer?),
         Err(_) => bail!("{} hangs", operation.name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::operations;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_lease_has_expired_for_what_begins_late() {
+        let server = PreparedServer::start().await.unwrap();
+        let all = operations::all();
+        let keep = all.iter().find(|it| it.name == "keep-lapsing").unwrap();
+        for (number, level) in IsolationLevel::ALL.into_iter().enumerate() {
+            let database = format!("iso_{number}");
+            server.create(&database).unwrap();
+            let bench = Bench::open(&server, &database, level).await.unwrap();
+            let late = bench.alone(keep, Side::B, true).await.unwrap().answer;
+            assert_eq!(late, Answer::Done("Ended".to_owned()), "{level}");
+            let in_time = bench.alone(keep, Side::B, false).await.unwrap().answer;
+            assert!(format!("{in_time:?}").contains("Kept"), "{level}: {in_time:?}");
+        }
     }
 }

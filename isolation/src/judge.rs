@@ -12,6 +12,8 @@ use crate::stop::{Stop, release};
 const LOCK_TIMEOUT: &str = "lock timeout";
 /// Part of a refusal for the isolation level.
 const SERIALIZATION_FAILURE: &str = "could not serialize access";
+/// Errors that are due to a level above read committed.
+const LEVEL_REFUSALS: &[&str] = &[SERIALIZATION_FAILURE, "has to be read committed"];
 /// Errors of an effect at its own level: it may also be ended by the claim of its duty.
 const EFFECT_REFUSALS: &[&str] = &[SERIALIZATION_FAILURE, "terminating connection"];
 
@@ -47,6 +49,8 @@ pub(crate) enum ScheduleVerdict {
     Skipped,
     /// Not allowed: lines that say why.
     Found(Vec<String>),
+    /// An answer that no schedule may have.
+    Never(String),
     /// It says nothing, for this reason.
     Unusable(&'static str),
 }
@@ -89,7 +93,7 @@ pub(crate) async fn judge(
     let outcome = &played.outcome;
     let is_partial = [is_partial(bench, a, &outcome.a), is_partial(bench, b, &outcome.b)];
     if let Some(line) = never(outcome, is_partial) {
-        return Ok(ScheduleVerdict::Found(vec![line]));
+        return Ok(ScheduleVerdict::Never(line));
     }
     let is_timeout =
         |it: &Answer| matches!(it, Answer::Refused(text) if text.contains(LOCK_TIMEOUT));
@@ -121,7 +125,6 @@ pub(crate) async fn judge(
     if let Some(verdict) = without_effect(bench, [a, b], outcome, &alone)? {
         return Ok(verdict);
     }
-    // Each of its transactions changes one table.
     let is_part = |order: &PairOutcome, other: &Alone| {
         let same_a = is_partial[0] || contract::is_same(a, b, &outcome.a, &order.a);
         let same_b = is_partial[1] || contract::is_same(b, a, &outcome.b, &order.b);
@@ -131,7 +134,7 @@ pub(crate) async fn judge(
     let is_part_of = |order| {
         (is_partial[0] && is_part(order, b_alone)) || (is_partial[1] && is_part(order, a_alone))
     };
-    if is_part_of(&serial.ab) || is_part_of(&serial.ba) {
+    if is_part_of(&serial.ba) || (is_part_of(&serial.ab) && !is_final) {
         return Ok(ScheduleVerdict::Refused);
     }
     if bench.level.may_refuse() && is_skipped_alone(bench, [a, b], outcome).await? {
@@ -191,6 +194,14 @@ fn said(a: &TestedOperation, b: &TestedOperation, outcome: &PairOutcome) -> Vec<
     ]
 }
 
+/// Whether the level explains that an operation was refused.
+fn is_refused(bench: &Bench, operation: &TestedOperation, answer: &Answer) -> bool {
+    let Answer::Refused(text) = answer else { return false };
+    let is_one_of = |parts: &[&str]| parts.iter().any(|part| text.contains(part));
+    (bench.level.may_refuse() && is_one_of(LEVEL_REFUSALS))
+        || (operation.kind == Kind::Effect && is_one_of(EFFECT_REFUSALS))
+}
+
 /// Whether one or both were refused or lost, and everything else is as if they had not run.
 fn without_effect(
     bench: &Bench,
@@ -198,23 +209,18 @@ fn without_effect(
     outcome: &PairOutcome,
     [a_alone, b_alone]: &[Vec<&Alone>; 2],
 ) -> Result<Option<ScheduleVerdict>> {
-    let is_refused = |operation: &TestedOperation, answer: &Answer| match answer {
-        Answer::Refused(text) => {
-            let is_own = EFFECT_REFUSALS.iter().any(|part| text.contains(part));
-            bench.level.may_refuse() || (operation.kind == Kind::Effect && is_own)
-        }
-        _ => false,
-    };
-    let refused = [is_refused(a, &outcome.a), is_refused(b, &outcome.b)];
+    let refused = [is_refused(bench, a, &outcome.a), is_refused(bench, b, &outcome.b)];
     let lost = [contract::has_lost(a, b, &outcome.a), contract::has_lost(b, a, &outcome.b)];
     let is_alone = |answer: &Answer, alone: &[&Alone]| {
         alone.iter().any(|it| *answer == it.answer && outcome.state == it.state)
     };
     let (no_a, no_b) = (refused[0] || lost[0], refused[1] || lost[1]);
-    let is_explained = (no_a && no_b && outcome.state == bench.prepared(a.part)?)
-        || (no_a && is_alone(&outcome.b, b_alone))
-        || (no_b && is_alone(&outcome.a, a_alone));
-    Ok(is_explained.then_some(match refused.contains(&true) {
+    let is_any_refused = refused.contains(&true);
+    let is_explained =
+        (no_a && no_b && is_any_refused && outcome.state == bench.prepared(a.part)?)
+            || (no_a && is_alone(&outcome.b, b_alone))
+            || (no_b && is_alone(&outcome.a, a_alone));
+    Ok(is_explained.then_some(match is_any_refused {
         true => ScheduleVerdict::Refused,
         false => ScheduleVerdict::Lost,
     }))
@@ -251,11 +257,11 @@ async fn is_skipped_alone(
     outcome: &PairOutcome,
 ) -> Result<bool> {
     for (skipping, side) in pair.into_iter().zip([Side::A, Side::B]) {
-        let (said, other) = match side {
-            Side::A => (&outcome.a, &outcome.b),
-            Side::B => (&outcome.b, &outcome.a),
+        let (said, is_other_refused) = match side {
+            Side::A => (&outcome.a, is_refused(bench, pair[1], &outcome.b)),
+            Side::B => (&outcome.b, is_refused(bench, pair[0], &outcome.a)),
         };
-        if contract::skips(skipping).is_empty() || !matches!(other, Answer::Refused(_)) {
+        if contract::skips(skipping).is_empty() || !is_other_refused {
             continue;
         }
         for rows in locked(bench, pair, side, true).await? {

@@ -17,10 +17,8 @@ use crate::operations::{Answer, Kind, TestedOperation};
 use crate::server::{PreparedServer, Side};
 use crate::stop::{COMMIT, Stop};
 
-/// A schedule is run again if A was not stopped or a lock timed out, or its result is not allowed.
+/// A schedule is run again if A was not stopped, a lock timed out, or its result differs once.
 const MAX_TRIES: usize = 3;
-/// Results that are not allowed are reported if there are so many of them.
-const REPORTED_DIFFERENCES: usize = 2;
 
 /// Choice of pairs, levels and stops.
 #[derive(Clone, Debug, Default)]
@@ -306,12 +304,13 @@ impl ScheduleWorker {
         let mut serial = Serial::of(&self.bench, a, b).await?;
         let names = format!("{} beside {}", a.name, b.name);
         for stop in stops {
-            let mut differences = 0;
+            // What differed in the last try that was no serial order.
+            let mut different = None;
             for attempt in 1..=MAX_TRIES {
                 if serial.hour != self.bench.hour() {
                     serial = Serial::of(&self.bench, a, b).await?;
                 }
-                let (reason, lines) = match self.schedule(a, b, stop, &serial).await? {
+                let reason = match self.schedule(a, b, stop, &serial).await? {
                     ScheduleVerdict::Serial => break,
                     ScheduleVerdict::Refused => {
                         self.report.refused += 1;
@@ -325,18 +324,26 @@ impl ScheduleWorker {
                         *self.report.skipped.entry(names.clone()).or_default() += 1;
                         break;
                     }
-                    ScheduleVerdict::Unusable(reason) => (reason, vec![reason.to_owned()]),
-                    ScheduleVerdict::Found(lines) => {
-                        differences += 1;
-                        ("difference", lines)
+                    ScheduleVerdict::Never(line) => {
+                        self.find([a.name, b.name], stop.to_string(), vec![line]);
+                        break;
                     }
+                    ScheduleVerdict::Found(lines) if different.is_some() => {
+                        self.find([a.name, b.name], stop.to_string(), lines);
+                        break;
+                    }
+                    ScheduleVerdict::Found(lines) => {
+                        different = Some(lines);
+                        "difference"
+                    }
+                    ScheduleVerdict::Unusable(reason) => reason,
                 };
-                if attempt == MAX_TRIES || differences == REPORTED_DIFFERENCES {
+                if attempt == MAX_TRIES {
+                    let lines = different.take().unwrap_or_else(|| vec![reason.to_owned()]);
                     self.find([a.name, b.name], stop.to_string(), lines);
                     break;
                 }
-                let repeated = format!("{reason}: {names}");
-                *self.report.repeated.entry(repeated).or_default() += 1;
+                *self.report.repeated.entry(format!("{reason}: {names}")).or_default() += 1;
             }
         }
         Ok(())

@@ -21,21 +21,50 @@ const LOG_STATEMENTS: &str = "ALTER DATABASE iso_0 SET log_statement = 'all';
     ALTER DATABASE iso_0 SET log_min_messages = 'log'";
 const MARK: &str = "SELECT 'the operations begin'";
 
+const FUNCTION: &str = "CREATE OR REPLACE FUNCTION ";
+
+/// A statement, or a function that statements call.
+#[derive(Clone, Debug)]
+struct SqlPart {
+    /// Name of its file without `sql/`.
+    file: String,
+    /// Name with `(`.
+    function: Option<String>,
+    text: String,
+}
+
 fn words(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Adds the files of a folder: by name without `sql/`, their text.
-fn read(folder: &Path, prefix: &str, files: &mut Vec<(String, String)>) {
+/// Divides a file at its functions. Comments call nothing.
+fn parts(file: &str, text: &str) -> Vec<SqlPart> {
+    let lines = text.lines().filter(|line| !line.trim_start().starts_with("--"));
+    let code = words(&lines.collect::<Vec<_>>().join("\n"));
+    let part = |function, text| SqlPart { file: file.to_owned(), function, text };
+    match code.split_once(FUNCTION) {
+        None => vec![part(None, words(text))],
+        Some((_, functions)) => functions
+            .split(FUNCTION)
+            .map(|text| {
+                let (name, body) = text.split_once('(').unwrap();
+                part(Some(format!("{name}(")), body.to_owned())
+            })
+            .collect(),
+    }
+}
+
+/// Adds the parts of the files in a folder.
+fn read(folder: &Path, prefix: &str, found: &mut Vec<SqlPart>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_stem().unwrap().to_string_lossy().into_owned();
         if path.is_dir() {
             let prefix = if name == "sql" { String::new() } else { format!("{prefix}{name}/") };
-            read(&path, &prefix, files);
+            read(&path, &prefix, found);
         } else if path.extension().is_some_and(|it| it == "sql") {
-            let text = words(&fs::read_to_string(&path).unwrap());
-            files.push((format!("{prefix}{name}"), text));
+            let text = fs::read_to_string(&path).unwrap();
+            found.extend(parts(&format!("{prefix}{name}"), &text));
         }
     }
 }
@@ -48,12 +77,6 @@ fn exceptions() -> BTreeSet<String> {
     let cells = table.lines().filter_map(|line| line.strip_prefix("| `")?.split(" |").next());
     let names = cells.flat_map(|cell| cell.split(['`', ','])).map(str::trim);
     names.filter(|name| !name.is_empty()).map(str::to_owned).collect()
-}
-
-/// Returns the names of the functions that a file creates.
-fn functions(text: &str) -> impl Iterator<Item = String> {
-    let parts = text.split("CREATE OR REPLACE FUNCTION ").skip(1);
-    parts.filter_map(|part| Some(format!("{}(", part.split_once('(')?.0)))
 }
 
 /// Runs each operation alone and returns the statements that the server logged meanwhile.
@@ -80,30 +103,30 @@ async fn each_statement_is_run_or_is_an_exception() {
     let mut run = vec![logged().await];
     // A function is run if what was run calls it.
     loop {
-        let is_run = |(_, text): &(String, String)| {
-            let calls = |name: String| run.iter().any(|it| it.contains(&name));
-            run[0].contains(text) || functions(text).any(calls)
+        let is_run = |part: &SqlPart| match &part.function {
+            None => run[0].contains(&part.text),
+            Some(name) => run.iter().any(|it| it.contains(name)),
         };
         let (found, others): (Vec<_>, Vec<_>) = left.into_iter().partition(is_run);
         left = others;
         if found.is_empty() {
             break;
         }
-        run.extend(found.into_iter().map(|(_, text)| text));
+        run.extend(found.into_iter().map(|it| it.text));
     }
     let exceptions = exceptions();
     let folder = |name: &str| name.split_once('/').map(|(folder, _)| format!("{folder}/*"));
     let is_of = |exception: &String, name: &String| {
         exception == name || folder(name).as_ref() == Some(exception)
     };
-    let left: Vec<String> = left.into_iter().map(|(name, _)| name).collect();
-    let is_missing = |name: &&String| !exceptions.iter().any(|it| is_of(it, name));
-    let missing: Vec<&String> = left.iter().filter(is_missing).collect();
+    let is_missing = |it: &&SqlPart| !exceptions.iter().any(|name| is_of(name, &it.file));
+    let missing = left.iter().filter(is_missing).map(|it| (&it.file, &it.function));
+    let missing: Vec<_> = missing.collect();
     assert!(
         missing.is_empty(),
         "no operation runs these, and {ISOLATION_PAGE} does not say why: {missing:?}"
     );
-    let is_unneeded = |it: &&String| !left.iter().any(|name| is_of(it, name));
+    let is_unneeded = |it: &&String| !left.iter().any(|part| is_of(it, &part.file));
     let unneeded: Vec<&String> = exceptions.iter().filter(is_unneeded).collect();
     assert!(unneeded.is_empty(), "remove these from {ISOLATION_PAGE}: {unneeded:?}");
 }
