@@ -77,7 +77,7 @@ pub struct TriedCommit {
     pub events: usize,
     /// Its duration.
     pub took: Duration,
-    /// Whether the store has committed it.
+    /// Whether the store answered that it is committed; after an unknown error it may be, too.
     pub is_committed: bool,
 }
 

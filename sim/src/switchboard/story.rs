@@ -50,7 +50,7 @@ pub enum SubmissionFate {
     Fenced(Option<(u64, u64)>),
     /// The token has ended.
     Ended(TokenEnd),
-    /// Nothing of its transaction was stored.
+    /// It failed with this error.
     Failed(String),
 }
 

@@ -206,9 +206,9 @@ from_row! { ClockReading, |row| turn, wall, reached }
 /// 2. A key is stored once. A later event with that key, in the same group, in another one or on
 ///    another replica, gets the id of the first one, and the two payloads are compared.
 /// 3. A submission whose fence is older than the newest seen of its duty, or has the same epoch and
-///    another instance, is `Fenced` and stores nothing (R11). Within a group the newest fence is
-///    applied first. A fence that passes is stored, even without items. It applies to the source of
-///    its token; a fence without a token applies to every source.
+///    another instance, is `Fenced` and stores nothing (R11). Within a group the newest fence of a
+///    source is applied first. A fence that passes is stored, even without items. It applies to the
+///    source of its token; a fence without a token applies to every source.
 /// 4. A request with a token that has ended changes nothing, and its fence is not stored. After
 ///    [`Tokens::revoke_token`] has returned, the token changes nothing more.
 /// 5. Positions are assigned in commit order, within a submission in the order of its items. Each

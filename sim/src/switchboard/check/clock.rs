@@ -3,7 +3,7 @@
 use super::{HistoryJudge, SwitchStep};
 use crate::switchboard::{MINUTE, Micros};
 
-/// Longest time between two moves of the clock of retention.
+/// Largest difference from the store's clock once that is right.
 const MAX_LAG: Micros = 30 * MINUTE;
 
 /// The last move of the clock of retention.
@@ -23,7 +23,7 @@ impl HistoryJudge for ClockJudge {
         }
         let SwitchStep::Ticked { at, turn, wall, reached } = step else { return Ok(()) };
         if self.is_right && (wall - reached).abs() > MAX_LAG {
-            return Err(format!("it is {} us behind the right clock", wall - reached));
+            return Err(format!("it is {} us off the right clock", wall - reached));
         }
         if let Some((before, was_turn, was)) = self.moved {
             let (real, moved) = (at - before, reached - was);

@@ -49,6 +49,9 @@ impl FollowJudge {
     /// seen by the observer; it belongs on every last page.
     fn page(&self, page: &ReaderPage) -> Result<(), String> {
         let ReaderPage { reader, after, source, rows, next, at_end, trimmed, .. } = page;
+        if rows.last().is_some_and(|last| last.0 > *next) {
+            return Err(format!("reader {reader} gets {:?} again after {next}", rows.last()));
+        }
         let mut rows = rows.iter().peekable();
         for message in
             self.stored.iter().filter(|it| source.is_none_or(|wanted| it.source == wanted))

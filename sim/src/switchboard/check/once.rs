@@ -21,6 +21,8 @@ struct StoredKey {
     id: Uuid,
     payload: u64,
     observed: i64,
+    /// Time of the first event with this key.
+    first: i64,
     /// Time of the last event with this key.
     seen: i64,
 }
@@ -39,12 +41,14 @@ impl OnceJudge {
     ) -> Result<(), String> {
         let known: Vec<((usize, EventKey), StoredKey)> =
             same(event).into_iter().filter_map(|key| Some((key, *self.keys.get(&key)?))).collect();
-        let mut known = known.into_iter().filter(|((_, key), it)| {
+        let known = known.into_iter().filter(|((_, key), it)| {
             *key == event.key || it.observed > event.observed.saturating_sub(HOUR)
         });
+        let known = known.min_by_key(|(_, it)| (it.first, it.id));
         if outcome.duplicate {
-            let Some((key, it)) = known.find(|(_, it)| it.id == outcome.request_id) else {
-                return Err(format!("{event:?} is a duplicate of {}", outcome.request_id));
+            let Some((key, it)) = known.filter(|(_, it)| it.id == outcome.request_id) else {
+                let id = outcome.request_id;
+                return Err(format!("{event:?} is a duplicate of {id} instead of {known:?}"));
             };
             if outcome.reused != (it.payload != event.payload) {
                 return Err(format!("{event:?} of {it:?}: reused is {}", outcome.reused));
@@ -55,11 +59,12 @@ impl OnceJudge {
         if outcome.request_id != id {
             return Err(format!("{event:?} is new as {} instead of {id}", outcome.request_id));
         }
-        if let Some((_, it)) = known.next() {
+        if let Some((_, it)) = known {
             return Err(format!("{event:?} takes effect again as {id}, after {}", it.id));
         }
         let SourceEvent { source, key, payload, observed } = event;
-        self.keys.insert((source, key), StoredKey { id, payload, observed, seen: stamp });
+        self.keys
+            .insert((source, key), StoredKey { id, payload, observed, first: stamp, seen: stamp });
         Ok(())
     }
 

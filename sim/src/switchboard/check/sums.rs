@@ -49,6 +49,8 @@ struct LoggedBeat {
 pub(super) struct SumJudge {
     clock: StampClock,
     connectors: BTreeMap<usize, ConnectorCounts>,
+    /// Time of the last step of counting, from which the periods reach back.
+    counted_at: Option<i64>,
 }
 
 impl SumJudge {
@@ -89,8 +91,8 @@ impl SumJudge {
         }
     }
 
-    fn rolled(&mut self, wall: i64, sums: &[Vec<(usize, i64, i64)>; 3]) -> Result<(), String> {
-        let now = self.clock.stamp(wall);
+    fn rolled(&mut self, wall: i64) {
+        self.counted_at = Some(self.clock.stamp(wall));
         for connector in self.connectors.values_mut() {
             for beat in connector.log.iter_mut().filter(|it| !it.is_counted) {
                 beat.is_counted = true;
@@ -100,6 +102,11 @@ impl SumJudge {
                 }
             }
         }
+    }
+
+    /// Compares the periods with the hours that were counted.
+    fn sums(&self, sums: &[Vec<(usize, i64, i64)>; 3]) -> Result<(), String> {
+        let Some(now) = self.counted_at else { return Ok(()) };
         for ((step, before), sums) in PERIODS.into_iter().zip(sums) {
             let since = start(now, step) - before * step;
             let shown = self.connectors.iter().filter(|(_, it)| !it.is_archived);
@@ -187,8 +194,11 @@ impl HistoryJudge for SumJudge {
                     known.is_archived = *archived;
                 }
             }
-            SwitchStep::Rolled { wall, fenced: false, sums, .. } => {
-                return self.rolled(*wall, sums);
+            SwitchStep::Rolled { wall, fenced, sums, .. } => {
+                if !fenced {
+                    self.rolled(*wall);
+                }
+                return self.sums(sums);
             }
             SwitchStep::HistoryPruned { keep, deleted } => return self.pruned(*keep, *deleted),
             SwitchStep::Series { connector, counters, hours, days } => {

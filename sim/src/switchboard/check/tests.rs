@@ -130,6 +130,9 @@ fn a_message_that_a_reader_misses_or_sees_twice() {
     for rows in [vec![row(1)], vec![row(2)], vec![row(2), row(1)], vec![row(1), row(2), row(2)]] {
         assert_eq!(found(&with(two(), vec![page(0, &rows, 0)])), ["follow"], "{rows:?}");
     }
+    let SwitchStep::Page(all) = page(0, &[row(1), row(2)], 0) else { unreachable!() };
+    let again = SwitchStep::Page(ReaderPage { next: 1, ..all });
+    assert_eq!(found(&with(two(), vec![again])), ["follow"]);
 }
 
 #[test]
@@ -159,6 +162,16 @@ fn a_key_that_takes_effect_twice() {
     assert_eq!(history(MINUTE, 0, &[row(1)]), ["once"]);
     assert_eq!(history(2 * HOUR + SECOND, 1, &[]), [""; 0]);
     assert_eq!(history(2 * HOUR + SECOND, 0, &[]), ["once"]);
+    // Content is known for an hour after it was first observed.
+    let content = |number, hour| {
+        let key = EventKey::Content(1, hour);
+        let event = SourceEvent { source: 0, key, payload: 1, observed: hour * HOUR };
+        SentSubmission { items: vec![(id(number), event)], ..new(number) }
+    };
+    assert_eq!(found(&commits(vec![content(1, 1), content(2, 2)])), [""; 0]);
+    let mut soon = content(2, 2);
+    soon.items[0].1.observed -= 1;
+    assert_eq!(found(&commits(vec![content(1, 1), soon])), ["once"]);
     // A repetition names the first, and tells whether the content is the same.
     for (first, reused) in [(7, false), (1, true)] {
         let outcome = EventOutcome { request_id: id(first), duplicate: true, reused };
@@ -196,9 +209,23 @@ fn a_hold_that_passes_after_a_newer_one() {
     }
     assert_eq!(found(&commits(vec![announce.clone(), held(1, 5, 1)])), [""; 0]);
     // The newest hold of a group counts first.
-    let group =
-        vec![committed(0, vec![held(1, 4, 1), announce]), SwitchStep::Observed(vec![row(1)])];
+    let group = vec![
+        committed(0, vec![held(1, 4, 1), announce.clone()]),
+        SwitchStep::Observed(vec![row(1)]),
+    ];
     assert_eq!(found(&group), ["fence"]);
+    // A hold without a token is of every source, and is not revealed to this one.
+    let of_source = |told| SentSubmission {
+        token: Some(0),
+        fate: SubmissionFate::Fenced(told),
+        ..held(1, 4, 1)
+    };
+    let fenced_by_all = |told| {
+        let made = SwitchStep::TokenMade { token: 0, expires_at: WALL + 1 };
+        found(&with(vec![made], commits(vec![announce.clone(), of_source(told)])))
+    };
+    assert_eq!(fenced_by_all(None), [""; 0]);
+    assert_eq!(fenced_by_all(Some((5, 1))), ["fence"]);
     // Nobody has sent the hold that is named, or nothing was stored under it.
     assert_eq!(found(&commits(vec![fenced(held(1, 5, 1), (6, 1))])), ["fence"]);
     let refused = SentSubmission {
@@ -238,13 +265,14 @@ fn positions_with_a_gap_or_in_another_order() {
 
 #[test]
 fn an_adoption_below_what_a_lost_future_used() {
-    let adopted = |floor| {
+    let adopted_at = |wall, floor| {
         let lost = with(vec![SwitchStep::BackedUp], commits(vec![new(1), new(2)]));
-        let adopted = SwitchStep::Adopted { wall: WALL, floor };
+        let adopted = SwitchStep::Adopted { wall, floor };
         found(&with(lost, vec![SwitchStep::Restored(0), adopted]))
     };
-    assert_eq!(adopted(3), [""; 0]);
-    assert_eq!(adopted(2), ["positions"]);
+    assert_eq!(adopted_at(WALL, 3), [""; 0]);
+    assert_eq!(adopted_at(WALL, 2), ["positions"]);
+    assert_eq!(adopted_at(0, 2), ["positions"]);
 }
 
 #[test]
@@ -371,6 +399,9 @@ fn history_that_is_deleted_uncounted_or_too_early() {
 #[test]
 fn counting_under_an_older_epoch() {
     let counted = |epoch, fenced| found(&[rolled(2, false, &[]), rolled(epoch, fenced, &[])]);
+    let counted_all_the_same =
+        vec![rolled(2, false, &[]), beat(10, 1), rolled(1, true, &[(0, 10, 5)])];
+    assert_eq!(found(&counted_all_the_same), ["sums"]);
     assert_eq!(counted(1, true), [""; 0]);
     assert_eq!(counted(1, false), ["barrier"]);
     assert_eq!(counted(2, true), ["barrier"]);

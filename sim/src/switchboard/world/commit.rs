@@ -46,9 +46,11 @@ impl SwitchWorld {
                 }
             }
             let sent = self.answered(&group, &fates);
-            let committed = self.replicas[replica].committed.try_iter();
-            let transactions = transactions(sent, committed);
-            self.record(transactions);
+            let committed: Vec<usize> = self.replicas[replica].committed.try_iter().collect();
+            match transactions(sent, &committed) {
+                Some(transactions) => self.record(transactions),
+                None => self.find("group", format!("transactions of {committed:?} submissions")),
+            }
             self.settle(&group, fates);
         }
     }
@@ -189,19 +191,20 @@ impl SwitchWorld {
 
 /// Divides answered submissions into the transactions in which they were committed, by the numbers
 /// of submissions in each. If the content of an event is refused, each event of its submission is
-/// committed alone.
+/// committed alone. Returns `None` if the numbers do not fit.
 fn transactions(
     sent: Vec<SentSubmission>,
-    mut committed: impl Iterator<Item = usize>,
-) -> Vec<Vec<SentSubmission>> {
+    committed: &[usize],
+) -> Option<Vec<Vec<SentSubmission>>> {
+    let mut committed = committed.iter();
     let mut transactions = Vec::new();
     let mut sent = sent.into_iter();
     while let Some(first) = sent.next() {
         match first.fate.clone() {
             SubmissionFate::Stored(outcomes) if outcomes.contains(&None) => {
                 for (item, outcome) in first.items.clone().into_iter().zip(outcomes) {
-                    if outcome.is_some() {
-                        committed.next();
+                    if outcome.is_some() && committed.next() != Some(&1) {
+                        return None;
                     }
                     let fate = SubmissionFate::Stored(vec![outcome]);
                     let alone = SentSubmission { items: vec![item], fate, ..first.clone() };
@@ -209,10 +212,10 @@ fn transactions(
                 }
             }
             _ => {
-                let others = committed.next().unwrap_or(1).saturating_sub(1);
+                let others = committed.next()?.checked_sub(1)?;
                 transactions.push([first].into_iter().chain(sent.by_ref().take(others)).collect());
             }
         }
     }
-    transactions
+    committed.next().is_none().then_some(transactions)
 }

@@ -51,18 +51,16 @@ impl SwitchWorld {
         let Some(report) = self.sound("roll_up", answer) else { return };
         self.reached(if report.fenced { "rolled-fenced" } else { "rolled" });
         let mut sums: [Vec<(usize, i64, i64)>; 3] = Default::default();
-        if !report.fenced {
-            for (sums, period) in sums.iter_mut().zip(Period::ALL) {
-                let answer = self.runtime.block_on(self.storage.sums(period));
-                let Some((_, shown)) = self.sound("sums", answer) else { return };
-                *sums = shown
-                    .iter()
-                    .map(|it| {
-                        let number = connector::number(&it.connector_type);
-                        (number, it.messages_ingested, it.messages_failed)
-                    })
-                    .collect();
-            }
+        for (sums, period) in sums.iter_mut().zip(Period::ALL) {
+            let answer = self.runtime.block_on(self.storage.sums(period));
+            let Some((_, shown)) = self.sound("sums", answer) else { return };
+            *sums = shown
+                .iter()
+                .map(|it| {
+                    let number = connector::number(&it.connector_type);
+                    (number, it.messages_ingested, it.messages_failed)
+                })
+                .collect();
         }
         self.line("counter", || {
             let beats = if report.fenced { "refused".to_owned() } else { report.beats.to_string() };
