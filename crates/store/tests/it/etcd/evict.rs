@@ -1,7 +1,9 @@
 //! Evictions stay in force whatever the evicted instance does; keys that end with a lease.
 
 use std::pin::pin;
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use tenure_core::store::{Claimed, Committed, Evict, Evicted, KeptAlive, Opened};
@@ -137,6 +139,15 @@ async fn the_nonce_of_a_long_session_is_spent_when_it_ends() {
     }
 }
 
+/// Whether a future was woken: a request of it was answered.
+struct Answered(AtomicBool);
+
+impl Wake for Answered {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Keep-alives between granting the last lease and moving the session to it promise a whole TTL.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_eviction_that_takes_long_breaks_no_promise() {
@@ -154,14 +165,19 @@ async fn an_eviction_that_takes_long_breaks_no_promise() {
     // Extends the session, so that it is alive at this point even on a slow machine.
     assert!(is_kept(&keep(&*store, &a, &held).await));
     let mut evicting = pin!(evictor.evict(&group, &a.instance, Evict::AtTtl, &reason));
-    let mut context = Context::from_waker(Waker::noop());
-    // After it has requested the lease, the eviction must not be polled, or it would continue.
-    let mut asked_for_it = false;
-    while !asked_for_it {
-        let polled = evicting.as_mut().poll(&mut context);
-        assert!(matches!(polled, Poll::Pending), "{polled:?}");
+    let answered = Arc::new(Answered(AtomicBool::new(true)));
+    let waker = Waker::from(Arc::clone(&answered));
+    let mut context = Context::from_waker(&waker);
+    // Once its request for a lease is answered, the eviction must not be polled, or it would go on.
+    loop {
         assert!(is_kept(&keep(&*store, &a, &held).await));
-        asked_for_it = (0..10).any(|_| leases() != before);
+        if answered.0.swap(false, Ordering::Relaxed) {
+            if leases() != before {
+                break;
+            }
+            let polled = evicting.as_mut().poll(&mut context);
+            assert!(matches!(polled, Poll::Pending), "{polled:?}");
+        }
     }
     // The eviction is not polled for four seconds, while the session is kept alive.
     let (start, mut promised) = (BootClock.now(), BootClock.now());
