@@ -24,8 +24,8 @@ usage: cargo xtask <command>
                    within a minute
   tidy             run only the style checks
   services         start the test servers, print their URLs, wait for Ctrl-C
-  soak [NAME]...   run checks that take too long for every change, all or some of: churn,
-                   chaos, leader, failover, patroni, stories, isolation, rolling, features,
+  soak [NAME]...   run checks that take too long for every change, all or some of: isolation,
+                   churn, chaos, leader, failover, patroni, stories, rolling, features,
                    tests, fuzz, openapi, kill-table, sim, switchboard, model, compare, fresh
   fresh [--only build|test]
                    run the README's commands in a minimal Debian (needs root)

@@ -37,6 +37,8 @@ const fn computes(name: &'static str, seconds: u64, run: fn() -> Result<()>) -> 
 
 /// All checks, in the order in which they run.
 const ALL: &[Soak] = &[
+    // The longest first.
+    waits("isolation", 1080, || command::isolation(&[])),
     waits("churn", 630, || on_each_store("churn --minutes 10", 4)),
     waits("chaos", 330, || on_each_store("run --minutes 5", 4)),
     waits("leader", 120, || chaos("leader --rounds 5")),
@@ -45,7 +47,6 @@ const ALL: &[Soak] = &[
     waits("stories", 300, stories),
     // It measures handovers, which others would delay.
     computes("rolling", 260, || on_each_store("rolling", 1)),
-    waits("isolation", 600, || command::isolation(&[])),
     computes("features", 120, test::features),
     computes("tests", 600, tests),
     computes("fuzz", 240, || beside(&fuzz::TARGETS.map(|name| format!("fuzz {name}")), 2)),
