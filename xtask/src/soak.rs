@@ -39,25 +39,25 @@ const fn computes(name: &'static str, seconds: u64, run: fn() -> Result<()>) -> 
 const ALL: &[Soak] = &[
     // The longest first.
     waits("isolation", 1080, || command::isolation(&[])),
-    waits("churn", 630, || on_each_store("churn --minutes 10", 4)),
-    waits("chaos", 330, || on_each_store("run --minutes 5", 4)),
-    waits("leader", 120, || chaos("leader --rounds 5")),
-    waits("failover", 60, || chaos("failover")),
-    waits("patroni", 120, || chaos("failover --patroni")),
-    waits("stories", 300, stories),
+    waits("churn", 640, || on_each_store("churn --minutes 10", 4)),
+    waits("chaos", 345, || on_each_store("run --minutes 5", 4)),
+    waits("leader", 80, || chaos("leader --rounds 5")),
+    waits("failover", 25, || chaos("failover")),
+    waits("patroni", 60, || chaos("failover --patroni")),
+    waits("stories", 230, stories),
     // It measures handovers, which others would delay.
-    computes("rolling", 260, || on_each_store("rolling", 1)),
-    computes("features", 120, test::features),
-    computes("tests", 600, tests),
-    computes("fuzz", 240, || beside(&fuzz::TARGETS.map(|name| format!("fuzz {name}")), 2)),
-    computes("openapi", 400, openapi::run),
-    computes("kill-table", 300, || kill::run(&kill::KillOptions::CHECK)),
-    computes("sim", 120, || release("tenure-sim", &["--seeds", "10000"])),
-    computes("switchboard", 300, || {
+    computes("rolling", 200, || on_each_store("rolling", 1)),
+    computes("features", 65, test::features),
+    computes("tests", 730, tests),
+    computes("fuzz", 275, || beside(&fuzz::TARGETS.map(|name| format!("fuzz {name}")), 2)),
+    computes("openapi", 460, openapi::run),
+    computes("kill-table", 205, || kill::run(&kill::KillOptions::CHECK)),
+    computes("sim", 170, || release("tenure-sim", &["--seeds", "10000"])),
+    computes("switchboard", 230, || {
         release("tenure-sim", &["--world", "switchboard", "--seeds", "10000"])
     }),
-    computes("model", 300, model),
-    computes("compare", 300, compare),
+    computes("model", 145, model),
+    computes("compare", 400, compare),
     computes("fresh", 900, || fresh::run(None)),
 ];
 
