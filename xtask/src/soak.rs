@@ -58,7 +58,7 @@ const ALL: &[Soak] = &[
     }),
     computes("model", 145, model),
     computes("compare", 400, compare),
-    computes("fresh", 900, || fresh::run(None)),
+    computes("fresh", 790, || fresh::run(None)),
 ];
 
 /// Checks that mostly wait, at a time.
