@@ -125,6 +125,8 @@ pub(crate) async fn judge(
     if let Some(verdict) = without_effect(bench, [a, b], outcome, &alone)? {
         return Ok(verdict);
     }
+    // Each transaction of these changes one table.
+    let is_by_table = |operation: &TestedOperation| operation.name.starts_with("prune");
     let is_part = |order: &PairOutcome, other: &Alone| {
         let same_a = is_partial[0] || contract::is_same(a, b, &outcome.a, &order.a);
         let same_b = is_partial[1] || contract::is_same(b, a, &outcome.b, &order.b);
@@ -132,7 +134,8 @@ pub(crate) async fn judge(
     };
     let [a_alone, b_alone] = both;
     let is_part_of = |order| {
-        (is_partial[0] && is_part(order, b_alone)) || (is_partial[1] && is_part(order, a_alone))
+        (is_partial[0] && is_by_table(a) && is_part(order, b_alone))
+            || (is_partial[1] && is_by_table(b) && is_part(order, a_alone))
     };
     if is_part_of(&serial.ba) || (is_part_of(&serial.ab) && !is_final) {
         return Ok(ScheduleVerdict::Refused);
