@@ -30,6 +30,21 @@ struct GuardInner {
     finished: AtomicBool,
 }
 
+/// Outcome of [`Guard::put`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PutOutcome {
+    /// Stored durably under this version.
+    Stored(Version),
+    /// Another version is stored. Nothing was changed.
+    Conflict {
+        /// That version; [`Version::ZERO`] if there is no checkpoint.
+        newest: Version,
+    },
+}
+
+/// Attempts of one write: the first, one after a lost response, and one for bad luck.
+const MAX_PUT_ATTEMPTS: u32 = 3;
+
 /// Reason why no effect is allowed under a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HoldLost {
@@ -210,42 +225,91 @@ impl Guard {
     /// It uses the connections that renew. To commit thousands of checkpoints a second, open a
     /// store of your own.
     pub async fn commit(&self, document: Document) -> Result<Version, StoreError> {
+        match self.put(document, None).await? {
+            PutOutcome::Stored(version) => Ok(version),
+            // Only a version that the caller names can be the wrong one.
+            PutOutcome::Conflict { .. } => Err(kept_changing()),
+        }
+    }
+
+    /// Stores a checkpoint over version `over`, [`Version::ZERO`] for none; without a version, over
+    /// the newest one. If the response is lost, it reads what is stored: the error is unknown only
+    /// when that fails, too. Storing the same document over the same version again changes nothing.
+    pub async fn put(
+        &self,
+        document: Document,
+        over: Option<Version>,
+    ) -> Result<PutOutcome, StoreError> {
         // One commit at a time: each replaces the version that the previous one has written.
-        let mut version = self.inner.version.lock().await;
-        for _ in 0..3 {
-            self.check()?;
-            let expected = match *version {
-                Some(version) => version,
-                None => self.read(&mut version).await?.map_or(Version::ZERO, |last| last.version),
-            };
-            // Unknown until the response has arrived.
-            *version = None;
-            let commit = Commit { hold: self.hold().clone(), expected, document: document.clone() };
-            let session = self.inner.state.session.clone();
-            let committed = self.inner.handle.store.call(move |store| async move {
-                Ok(store.commit(&session, &[commit]).await?.pop())
-            });
-            match committed.await? {
-                Some(Committed::Saved(saved)) => {
-                    *version = Some(saved);
-                    return Ok(saved);
-                }
-                Some(Committed::Fenced { newest }) => return Err(self.refused(newest)),
-                Some(Committed::Conflict { .. }) => {
-                    // A write of this hold may have arrived after its timeout.
-                    let found = self.read(&mut version).await?;
-                    let own = |found: &Checkpoint| {
-                        found.epoch == self.epoch() && found.instance == *self.instance()
-                    };
-                    if !found.as_ref().is_some_and(own) {
-                        let newest = found.map_or(Epoch::ZERO, |found| found.epoch);
-                        return Err(self.refused(newest));
-                    }
-                }
-                None => break,
+        let mut newest = self.inner.version.lock().await;
+        let mut unknown = None;
+        for _ in 0..MAX_PUT_ATTEMPTS {
+            match self.try_put(&document, over, &mut newest).await {
+                Ok(Some(outcome)) => return Ok(outcome),
+                Ok(None) => {}
+                Err(error) if error.is_unknown() => unknown = Some(error),
+                // What was sent before it may still have happened.
+                Err(error) => return Err(unknown.unwrap_or(error)),
             }
         }
-        Err(StoreError::unknown(Code::Failed, "the checkpoint kept changing during the write"))
+        Err(unknown.unwrap_or_else(kept_changing))
+    }
+
+    /// Tries once; `None` to try again, over what is stored now.
+    async fn try_put(
+        &self,
+        document: &Document,
+        over: Option<Version>,
+        newest: &mut Option<Version>,
+    ) -> Result<Option<PutOutcome>, StoreError> {
+        self.check()?;
+        let expected = match (over, *newest) {
+            (Some(version), _) | (None, Some(version)) => version,
+            (None, None) => self.read(newest).await?.map_or(Version::ZERO, |last| last.version),
+        };
+        // Unknown until the response has arrived.
+        *newest = None;
+        let (hold, session) = (self.hold().clone(), self.inner.state.session.clone());
+        let commit = Commit { hold, expected, document: document.clone() };
+        let committed =
+            self.inner.handle.store.call(move |store| async move {
+                Ok(store.commit(&session, &[commit]).await?.pop())
+            });
+        let lost = match committed.await {
+            Ok(Some(Committed::Saved(saved))) => {
+                *newest = Some(saved);
+                return Ok(Some(PutOutcome::Stored(saved)));
+            }
+            Ok(Some(Committed::Fenced { newest })) => return Err(self.refused(newest)),
+            Ok(Some(Committed::Conflict { .. }) | None) => None,
+            Err(error) if error.is_unknown() => Some(error),
+            Err(error) => return Err(error),
+        };
+        // A write of this hold may have arrived although its response did not.
+        let found = match (self.read(newest).await, lost) {
+            (Ok(found), _) => found,
+            (Err(_), Some(lost)) => return Err(lost),
+            (Err(error), None) => return Err(error),
+        };
+        let at = found.as_ref().map_or(Version::ZERO, |found| found.version);
+        let own =
+            |found: &Checkpoint| found.epoch == self.epoch() && found.instance == *self.instance();
+        match found {
+            Some(found)
+                if own(&found) && found.document == *document && at == expected.next()? =>
+            {
+                Ok(Some(PutOutcome::Stored(at)))
+            }
+            // Not stored yet. A delayed write could still arrive: then one of the two is refused.
+            _ if at == expected => Ok(None),
+            // Under this hold only this hold can write.
+            Some(found) if own(&found) && over.is_none() => Ok(None),
+            Some(found) if found.epoch > self.epoch() => Err(self.refused(found.epoch)),
+            found if over.is_none() => {
+                Err(self.refused(found.map_or(Epoch::ZERO, |found| found.epoch)))
+            }
+            _ => Ok(Some(PutOutcome::Conflict { newest: at })),
+        }
     }
 
     fn refused(&self, newest: Epoch) -> StoreError {
@@ -254,6 +318,10 @@ impl Guard {
         let detail = format!("{duty} under epoch {epoch}, the newest is {newest}");
         StoreError::refused(Code::Fenced, detail)
     }
+}
+
+fn kept_changing() -> StoreError {
+    StoreError::unknown(Code::Failed, "the checkpoint kept changing during the write")
 }
 
 impl GuardInner {

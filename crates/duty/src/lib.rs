@@ -15,7 +15,7 @@ pub mod observe;
 pub mod process;
 
 pub use error::DutyError;
-pub use guard::{Guard, HoldLost};
+pub use guard::{Guard, HoldLost, PutOutcome};
 pub use hold_state::HoldStatus;
 pub use join::{Duties, Join, Opener, opener};
 pub use membership::{LeaveHandle, Membership, MembershipEvent};

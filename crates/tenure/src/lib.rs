@@ -46,7 +46,7 @@ pub use tenure_core::{
 };
 pub use tenure_duty::{
     Duties, DutyError, Guard, HoldLost, HoldStatus, Join, LeaveHandle, Membership, MembershipEvent,
-    Opener, WorkOutcome, fixed, observe, opener, process,
+    Opener, PutOutcome, WorkOutcome, fixed, observe, opener, process,
 };
 
 /// Prepares to join `group` in the store at `url`, which is created if it does not exist. Change

@@ -1,12 +1,12 @@
 //! The end of a membership, on a store that answers late.
 
 use tenure_core::store::Evict;
-use tenure_core::{Document, DutyId, GroupName, Reason, Ttl};
-use tenure_store::conformance::wrap::{Hooked, Op};
+use tenure_core::{Document, DutyId, GroupName, Reason, Ttl, Version};
+use tenure_store::conformance::wrap::{Fault, Flaky, Hooked, Op};
 use tenure_store::{BootClock, Memory};
 
 use super::*;
-use crate::guard::Guard;
+use crate::guard::{Guard, PutOutcome};
 use crate::join::{Duties, opener};
 
 /// Fails instead of hanging.
@@ -59,4 +59,56 @@ async fn a_commit_under_way_gets_its_answer_after_the_membership_has_ended() {
     assert!(refused.code() == Code::Fenced && !refused.is_unknown(), "{refused}");
     let refused = soon(guard.load()).await.unwrap_err();
     assert!(refused.code() == Code::Fenced && !refused.is_unknown(), "{refused}");
+}
+
+/// Joins as the only member, and gets its duty.
+async fn alone(store: Arc<dyn Store>) -> (Membership, Guard) {
+    let open = opener(move || {
+        let store = Arc::clone(&store);
+        async { Ok(store) }
+    });
+    let (group, ttl) = (GroupName::new("g").unwrap(), Ttl::new(Duration::from_secs(10)).unwrap());
+    let duties = Duties::Standby(DutyId::new("d").unwrap());
+    let mut membership =
+        Join::new(open, Arc::new(BootClock), group, ttl, duties).start().await.unwrap();
+    let guard = assigned(&mut membership).await;
+    (membership, guard)
+}
+
+/// Plans what happens to the commits of a test.
+fn flaky(faults: &[Fault]) -> Arc<dyn Store> {
+    let memory = Flaky::planned(Arc::new(Memory::new(Arc::new(BootClock))));
+    Arc::new(faults.iter().fold(memory, |store, fault| store.on(Op::Commit, *fault)))
+}
+
+#[tokio::test]
+async fn a_lost_response_is_read_again() {
+    let document = |text: &str| Document::new(text).unwrap();
+    let [happened, not, none] = [Fault::HappenedButLost, Fault::LostBeforeItHappened, Fault::None];
+    let (_membership, guard) = alone(flaky(&[happened, none, not, none, not, not, not])).await;
+    let one = Version::ZERO.next().unwrap();
+    let stored = soon(guard.put(document("1"), Some(Version::ZERO))).await.unwrap();
+    assert_eq!(stored, PutOutcome::Stored(one), "it had happened");
+    let again = soon(guard.put(document("1"), Some(Version::ZERO))).await.unwrap();
+    assert_eq!(again, stored, "the same again changes nothing");
+    let two = one.next().unwrap();
+    let stored = soon(guard.put(document("2"), Some(one))).await.unwrap();
+    assert_eq!(stored, PutOutcome::Stored(two), "it had not happened and is tried again");
+    let error = soon(guard.put(document("3"), None)).await.unwrap_err();
+    assert!(error.is_unknown(), "{error}");
+    assert_eq!(soon(guard.load()).await.unwrap().unwrap().version, two);
+}
+
+#[tokio::test]
+async fn a_document_over_another_version_is_a_conflict() {
+    let document = |text: &str| Document::new(text).unwrap();
+    let (_membership, guard) = alone(flaky(&[])).await;
+    let one = soon(guard.commit(document("1"))).await.unwrap();
+    for over in [Version::ZERO, one.next().unwrap()] {
+        let conflict = soon(guard.put(document("2"), Some(over))).await.unwrap();
+        assert_eq!(conflict, PutOutcome::Conflict { newest: one });
+    }
+    let checkpoint = soon(guard.load()).await.unwrap().unwrap();
+    assert_eq!(checkpoint.document, document("1"));
+    assert_eq!(guard.check().map(|_| ()), Ok(()), "a conflict does not end the hold");
 }
