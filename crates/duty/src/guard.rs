@@ -37,7 +37,7 @@ pub enum PutOutcome {
     Stored(Version),
     /// Another version is stored. Nothing was changed.
     Conflict {
-        /// That version; [`Version::ZERO`] if there is no checkpoint.
+        /// Version that is stored; [`Version::ZERO`] if there is no checkpoint.
         newest: Version,
     },
 }
