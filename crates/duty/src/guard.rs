@@ -242,9 +242,20 @@ impl Guard {
     ) -> Result<PutOutcome, StoreError> {
         // One commit at a time: each replaces the version that the previous one has written.
         let mut newest = self.inner.version.lock().await;
+        let result = self.write(&document, over, &mut newest).await;
+        self.inner.handle.observer.committed(self.hold(), &result);
+        result
+    }
+
+    async fn write(
+        &self,
+        document: &Document,
+        over: Option<Version>,
+        newest: &mut Option<Version>,
+    ) -> Result<PutOutcome, StoreError> {
         let mut unknown = None;
         for _ in 0..MAX_PUT_ATTEMPTS {
-            match self.try_put(&document, over, &mut newest).await {
+            match self.try_put(document, over, newest).await {
                 Ok(Some(outcome)) => return Ok(outcome),
                 Ok(None) => {}
                 Err(error) if error.is_unknown() => unknown = Some(error),

@@ -3,7 +3,9 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-use tenure_core::{DutyId, Epoch, GroupName, InstanceId, LogLevel, Record};
+use tenure_core::{DutyId, Epoch, GroupName, Hold, InstanceId, LogLevel, Record, StoreError};
+
+use crate::guard::PutOutcome;
 
 tenure_core::text_enum! {
     /// Kind of a store call, as metrics name it.
@@ -43,8 +45,20 @@ pub trait Observer: Debug + Send + Sync + 'static {
     /// Called when a resource or the store refused a write under an older epoch.
     fn fenced(&self, _group: &GroupName, _duty: &DutyId) {}
 
+    /// Called where the work on a duty ran, when a write of its checkpoint has ended.
+    fn committed(&self, _hold: &Hold, _result: &Result<PutOutcome, StoreError>) {}
+
     /// Called where the work on a duty ran, when it has ended with this error.
     fn work_failed(&self, _group: &GroupName, _duty: &DutyId, _epoch: Epoch, _error: &str) {}
+}
+
+/// Returns why a checkpoint was not stored; empty if it was.
+pub fn commit_refusal(result: &Result<PutOutcome, StoreError>) -> String {
+    match result {
+        Ok(PutOutcome::Stored(_)) => String::new(),
+        Ok(PutOutcome::Conflict { newest }) => format!("version {newest} is stored"),
+        Err(error) => error.to_string(),
+    }
 }
 
 /// The default observer: emits a [`tracing`] event for each record and for every failure, with the
@@ -91,6 +105,23 @@ impl Observer for TracingObserver {
         tracing::error!(target: "tenure", event = "fenced", group, duty);
     }
 
+    fn committed(&self, hold: &Hold, result: &Result<PutOutcome, StoreError>) {
+        let (group, duty) = (hold.duty.group.as_str(), hold.duty.id.as_str());
+        let epoch = hold.epoch.get();
+        match result {
+            Ok(PutOutcome::Stored(version)) => {
+                let version = version.get();
+                tracing::debug!(target: "tenure", event = "committed", group, duty, epoch, version);
+            }
+            refused => {
+                let reason = &*commit_refusal(refused);
+                tracing::warn!(
+                    target: "tenure", event = "commit_refused", group, duty, epoch, reason
+                );
+            }
+        }
+    }
+
     fn work_failed(&self, group: &GroupName, duty: &DutyId, epoch: Epoch, error: &str) {
         let (group, duty, epoch) = (group.as_str(), duty.as_str(), epoch.get());
         tracing::error!(target: "tenure", event = "work_failed", group, duty, epoch, error);
@@ -103,7 +134,7 @@ mod tests {
     use std::fmt::Write as _;
     use std::sync::{Arc, Mutex};
 
-    use tenure_core::{Change, LocalInstant};
+    use tenure_core::{Change, Code, DutyKey, LocalInstant, Mark, Nonce, Version};
     use tracing::field::{Field, Visit};
     use tracing::span;
 
@@ -163,6 +194,17 @@ mod tests {
             observer.store_called(&group, Operation::Renew, Duration::from_millis(5), false);
             observer.fenced(&group, &duty);
             observer.work_failed(&group, &duty, Epoch::new(7).unwrap(), "no disk");
+            let hold = Hold {
+                duty: DutyKey::new("g", "d").unwrap(),
+                epoch: Epoch::new(7).unwrap(),
+                instance: InstanceId::new("a").unwrap(),
+                nonce: Nonce::from_entropy(1),
+                mark: Mark::default(),
+            };
+            let version = Version::new(3).unwrap();
+            observer.committed(&hold, &Ok(PutOutcome::Stored(version)));
+            observer.committed(&hold, &Ok(PutOutcome::Conflict { newest: version }));
+            observer.committed(&hold, &Err(StoreError::refused(Code::Fenced, "g/d")));
         });
         assert_eq!(
             *lines.0.lock().unwrap(),
@@ -172,6 +214,11 @@ mod tests {
                 "WARN event=\"store_call_failed\" group=\"g\" operation=\"renew\" took_ms=5",
                 "ERROR event=\"fenced\" group=\"g\" duty=\"d\"",
                 "ERROR event=\"work_failed\" group=\"g\" duty=\"d\" epoch=7 error=\"no disk\"",
+                "DEBUG event=\"committed\" group=\"g\" duty=\"d\" epoch=7 version=3",
+                "WARN event=\"commit_refused\" group=\"g\" duty=\"d\" epoch=7 \
+                 reason=\"version 3 is stored\"",
+                "WARN event=\"commit_refused\" group=\"g\" duty=\"d\" epoch=7 \
+                 reason=\"ST020: the hold is no longer valid: g/d (nothing was changed)\"",
             ]
         );
     }
