@@ -18,7 +18,6 @@ use tenure_store::{IfAbsent, StoreUrl};
 use tenure_switchboard::token::Environment;
 
 use crate::bucket;
-use crate::checkpoint;
 use crate::env;
 use crate::failure::Failure;
 use crate::guard::GuardArgs;
@@ -27,6 +26,7 @@ use crate::observe::ObserveArgs;
 use crate::operate::{apply, drain, evict, explain, pause, pin, plan, share, top};
 use crate::output::report;
 use crate::switchboard::{beat, channel, connectors, fence, serve, token};
+use crate::{checkpoint, hold};
 
 const DEFAULT_STORE: &str = "sqlite:tenure.db";
 
@@ -166,13 +166,16 @@ pub(crate) enum TenureCommand {
         #[arg(long)]
         print: bool,
     },
-    /// Read, verify, rewind or move checkpoints
+    /// Read, write, verify, rewind or move checkpoints
     Checkpoint {
         #[command(flatten)]
         signing: SigningArgs,
         #[command(subcommand)]
         command: checkpoint::CheckpointCommand,
     },
+    /// Ask about the hold that this command runs under
+    #[command(subcommand)]
+    Hold(hold::HoldCommand),
     /// Report which guarantee the store gives with its current settings
     Doctor {
         /// Minimum guarantee; the command fails below it
@@ -201,16 +204,40 @@ pub(crate) enum TenureCommand {
 }
 
 #[derive(clap::Args)]
+#[command(group(clap::ArgGroup::new("each").args(["shards", "targets", "partitions"])))]
 pub(crate) struct RunCommandArgs {
     /// Duty to hold, as GROUP/NAME
-    #[arg(long, value_name = "GROUP/NAME")]
-    pub(crate) duty: String,
+    #[arg(long, value_name = "GROUP/NAME", required_unless_present = "group")]
+    pub(crate) duty: Option<String>,
+    /// Run one command per held duty of this group; needs --shards, --targets or --partitions
+    #[arg(long, value_name = "GROUP", conflicts_with = "duty", requires = "each")]
+    pub(crate) group: Option<String>,
+    /// Share the duties 0 to N-1 with other members
+    #[arg(long, value_name = "N", requires = "group")]
+    pub(crate) shards: Option<u32>,
+    /// Share the targets of this list with other members
+    // Text, parsed later: clap would repeat an invalid URL, which may hold a password.
+    #[arg(long, value_name = "URL", requires = "group")]
+    pub(crate) targets: Option<String>,
+    /// Work on the partitions of CONNECTOR_PARTITIONS or CONNECTOR_PARTITION_ID; claim each
+    #[arg(long, requires = "group")]
+    pub(crate) partitions: bool,
+    /// Interval between reads of the target list
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
+    pub(crate) list_every: Duration,
+    /// Maximum number of duties that this instance holds
+    #[arg(long, value_name = "N", requires = "each")]
+    pub(crate) room: Option<usize>,
     /// Fail at once if the duty is held or the store cannot be reached
-    #[arg(long)]
+    #[arg(long, conflicts_with = "group")]
     pub(crate) no_wait: bool,
     #[command(flatten)]
+    pub(crate) state: StateArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+    #[command(flatten)]
     pub(crate) member: MemberArgs,
-    /// Command and arguments
+    /// Command and arguments; with --group, {} is replaced by the duty
     #[arg(last = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
 }
@@ -238,10 +265,42 @@ pub(crate) struct PollArgs {
     #[arg(long, value_name = "N", default_value_t = 16)]
     pub(crate) jobs: usize,
     #[command(flatten)]
+    pub(crate) state: StateArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+    #[command(flatten)]
     pub(crate) member: MemberArgs,
     /// Command and arguments; {} is replaced by the target
     #[arg(last = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
+}
+
+/// State file of a command.
+#[derive(clap::Args)]
+pub(crate) struct StateArgs {
+    /// Keep this file in the store: restore it before the command starts, and store each new
+    /// content; for several duties, {} in it is replaced by the duty
+    #[arg(long, value_name = "FILE")]
+    pub(crate) state: Option<PathBuf>,
+    /// Store the content of the file if the store has none
+    #[arg(long, requires = "state")]
+    pub(crate) state_import: bool,
+}
+
+/// Output of commands that run beside each other.
+#[derive(clap::Args)]
+pub(crate) struct OutputArgs {
+    /// Form of the output of commands that run beside each other
+    #[arg(long, value_enum, default_value = "label")]
+    pub(crate) output: OutputArg,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum OutputArg {
+    /// Each line on standard output, with its duty before it
+    Label,
+    /// Unchanged, on the streams of tenure
+    Plain,
 }
 
 /// Options of a member of a group.
@@ -262,6 +321,9 @@ pub(crate) struct MemberArgs {
     /// Run commands in a PID namespace, so that none of their processes outlives tenure
     #[arg(long)]
     pub(crate) isolate: bool,
+    /// Serve the local API at this loopback port, 0 for a free one [default: a Unix socket]
+    #[arg(long, value_name = "PORT")]
+    pub(crate) api_port: Option<u16>,
     /// Zone of this instance; duties of that zone prefer it
     #[arg(long, value_name = "LABEL")]
     pub(crate) zone: Option<String>,

@@ -71,6 +71,10 @@ hints! {
     NoRecord "ask for a time within the trail; `tenure store retention` shows how much is kept"
     CannotIsolate "allow PID namespaces (see the page of this code), or run without --isolate"
     Failing "run the command by hand on this host, as the same user; see poll_failed in the log"
+    BadStateFile "name a regular file in a folder that exists and is writable for this user"
+    StateNotImported
+        "add --state-import to store it as the first checkpoint, or move the file away"
+    OtherVersion "read the checkpoint again, and decide which one is right"
     BadBucketing "correct the value; `tenure bucket schema` prints the settings"
     BadBucketFile "give a file with a JSON object; the file was left unchanged"
     NoRotation "use a separate duty for the rotation: --duty GROUP/NAME"

@@ -10,6 +10,7 @@ mod failure;
 mod guard;
 mod help;
 mod hints;
+mod hold;
 mod limits;
 mod migrate;
 mod observe;
@@ -55,6 +56,7 @@ fn run(Args { global, command }: Args) -> Result<ExitCode, Failure> {
         TenureCommand::Poll(args) => return run::poll_targets(&args, global),
         TenureCommand::Bucket(args) => return bucket::run(&args, global),
         TenureCommand::Drain(args) => return wait_for(args.run(global)),
+        TenureCommand::Hold(command) => return wait_for(hold::run(&command, global)),
         TenureCommand::Serve(args) => return serve::main(&args, &global.url()?),
         TenureCommand::Guard(args) => {
             tenure_supervise::guard::main(&args.stage())?;

@@ -4,15 +4,20 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tenure_core::engine::MemberSettings;
 use tenure_core::{Code, GroupName, Label, StoreError, Ttl};
+use tenure_duty::fixed::Partitions;
 use tenure_store::StoreUrl;
-use tenure_supervise::SuperviseError;
 use tenure_supervise::member::{MIN_TTL, StoreSettings, SupervisorSettings};
 use tenure_supervise::poll::{PollSettings, poll};
-use tenure_supervise::run::{AssignedWork, RunSettings, run as supervise};
+use tenure_supervise::run::{
+    AssignedWork, EachDuties, RunEachSettings, RunSettings, run as supervise, run_each,
+};
+use tenure_supervise::state::{StateSettings, is_same_file};
+use tenure_supervise::{OutputForm, SuperviseError};
 use tenure_targets::TargetsUrl;
 
-use crate::args::{self, Global, name};
+use crate::args::{self, Global, OutputArg, name};
 use crate::env;
 use crate::failure::Failure;
 use crate::limits::{check_count, check_time};
@@ -29,6 +34,7 @@ const MIN_INTERVAL: Duration = Duration::from_millis(1);
 const MAX_INTERVAL: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// Limit of `--jobs`: each poll needs a process and a guard.
 const MAX_JOBS: usize = 10_000;
+const MAX_SHARDS: usize = MemberSettings::DEFAULT_MAX_GROUP_DUTIES;
 
 impl args::MemberArgs {
     pub(crate) fn settings(&self, store: StoreUrl) -> Result<SupervisorSettings, Failure> {
@@ -52,6 +58,7 @@ impl args::MemberArgs {
             revision: label(&self.revision)?,
             weight: self.weight,
             observe: (&self.watch).into(),
+            api_port: self.api_port,
             ..SupervisorSettings::new(store, Ttl::new(self.ttl)?)
         };
         settings.check()?;
@@ -59,27 +66,100 @@ impl args::MemberArgs {
     }
 }
 
+/// Refuses a state file that the store itself writes.
+fn check_state(state: &StateSettings, store: &StoreUrl) -> Result<(), Failure> {
+    let path = &state.path;
+    if store.cursor_path().is_some_and(|cursor| is_same_file(&cursor, path)) {
+        return Err(Failure::Usage(format!(
+            "--state {} is the cursor of the store, which writes it; use another store, such as \
+             sqlite:tenure.db, or leave --state out and read the file",
+            path.display()
+        )));
+    }
+    Ok(())
+}
+
+impl args::StateArgs {
+    /// Reads the state file of a command; `many`: each of several duties needs one of its own.
+    fn settings(&self, store: &StoreUrl, many: bool) -> Result<Option<StateSettings>, Failure> {
+        let Some(path) = &self.state else { return Ok(None) };
+        let state = StateSettings { path: args::path(path)?, import: self.state_import };
+        check_state(&state, store)?;
+        if many && !state.is_per_duty() {
+            return Err(Failure::Usage(format!(
+                "--state {} would be shared by several duties; put {{}} into its name, as in \
+                 cursor-{{}}.json",
+                state.path.display()
+            )));
+        }
+        Ok(Some(state))
+    }
+}
+
+impl args::OutputArgs {
+    fn form(&self) -> OutputForm {
+        match self.output {
+            OutputArg::Label => OutputForm::Labelled,
+            OutputArg::Plain => OutputForm::Inherited,
+        }
+    }
+}
+
 impl args::RunCommandArgs {
-    fn settings(&self, global: &Global) -> Result<RunSettings, Failure> {
+    /// Settings for one duty.
+    fn settings(&self, duty: &str, global: &Global) -> Result<RunSettings, Failure> {
         let store = global.url()?;
+        let state = self.state.settings(&store, false)?;
         Ok(RunSettings {
-            duty: name(&self.duty, str::parse)?,
+            duty: name(duty, str::parse)?,
             no_wait: self.no_wait,
-            member: self.member.settings(store)?,
+            member: SupervisorSettings { state, ..self.member.settings(store)? },
             command: self.command.clone(),
+        })
+    }
+
+    /// Settings for the duties of a group.
+    fn settings_for_each(&self, group: &str, global: &Global) -> Result<RunEachSettings, Failure> {
+        let store = global.url()?;
+        let state = self.state.settings(&store, true)?;
+        check_time("--list-every", self.list_every, MIN_INTERVAL, MAX_INTERVAL)?;
+        if let Some(room) = self.room {
+            check_count("--room", room, 1, MAX_JOBS)?;
+        }
+        let duties = match (self.shards, &self.targets) {
+            (Some(shards), _) => {
+                check_count("--shards", shards as usize, 1, MAX_SHARDS)?;
+                EachDuties::Shards(shards)
+            }
+            (None, Some(url)) => {
+                let source = TargetsUrl::parse(url).map_err(StoreError::from)?.open();
+                EachDuties::Targets { source, every: self.list_every }
+            }
+            (None, None) => {
+                EachDuties::Partitions(Partitions::from_env().map_err(StoreError::from)?)
+            }
+        };
+        Ok(RunEachSettings {
+            group: args::group_name(group)?,
+            duties,
+            member: SupervisorSettings { state, ..self.member.settings(store)? },
+            room: self.room,
+            command: self.command.clone(),
+            output: self.output.form(),
         })
     }
 }
 
 impl args::PollArgs {
     fn settings(&self, global: &Global) -> Result<PollSettings, Failure> {
-        let member = self.member.settings(global.url()?)?;
+        let store = global.url()?;
+        let state = self.state.settings(&store, true)?;
+        let member = SupervisorSettings { state, ..self.member.settings(store)? };
         check_time("--every", self.every, MIN_INTERVAL, MAX_INTERVAL)?;
         check_time("--list-every", self.list_every, MIN_INTERVAL, MAX_INTERVAL)?;
-        // A longer poll does not fit into any TTL.
-        check_time("--timeout", self.timeout, MIN_INTERVAL, Ttl::MAX_TTL / 2)?;
+        check_time("--timeout", self.timeout, MIN_INTERVAL, MAX_INTERVAL)?;
         check_count("--jobs", self.jobs, 1, MAX_JOBS)?;
-        let settings = PollSettings {
+        Ok(PollSettings {
             targets: TargetsUrl::parse(&self.targets).map_err(StoreError::from)?.open(),
             group: name(&self.group, GroupName::unescape)?,
             member,
@@ -88,9 +168,8 @@ impl args::PollArgs {
             list_every: self.list_every,
             jobs: self.jobs,
             command: self.command.clone(),
-        };
-        settings.check()?;
-        Ok(settings)
+            output: self.output.form(),
+        })
     }
 }
 
@@ -99,8 +178,18 @@ pub(crate) fn run_command(
     args: &args::RunCommandArgs,
     global: &Global,
 ) -> Result<ExitCode, Failure> {
-    let settings = args.settings(global).map_err(bad_usage)?;
-    wait_for(run(settings, None)).map_err(around)
+    match (&args.duty, &args.group) {
+        (None, Some(group)) => {
+            let settings = args.settings_for_each(group, global).map_err(bad_usage)?;
+            let ran = wait_for(async { Ok(run_each(settings).await?) });
+            ran.map(ExitCode::from).map_err(around)
+        }
+        (duty, _) => {
+            let duty = duty.as_deref().unwrap_or_default();
+            let settings = args.settings(duty, global).map_err(bad_usage)?;
+            wait_for(run(settings, None)).map_err(around)
+        }
+    }
 }
 
 /// Runs `tenure poll`.

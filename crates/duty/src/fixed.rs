@@ -19,8 +19,8 @@ use crate::membership::{EventQueue, Membership, MembershipEvent};
 use crate::observe::Observer;
 use crate::{DutyError, process};
 
-const LIST_VARIABLE: &str = "CONNECTOR_PARTITIONS";
-const ID_VARIABLE: &str = "CONNECTOR_PARTITION_ID";
+const LIST_VARIABLE: &str = Partitions::LIST_VARIABLE;
+const ID_VARIABLE: &str = Partitions::ID_VARIABLE;
 const TOTAL_VARIABLE: &str = "CONNECTOR_TOTAL_PARTITIONS";
 
 const MAX_PARTITIONS: usize = 10_000;
@@ -37,9 +37,15 @@ const REST_RANGE: (Duration, Duration) = (Duration::from_secs(1), Duration::from
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partitions {
     ids: Vec<u32>,
+    total: Option<u32>,
 }
 
 impl Partitions {
+    /// Variable with the list of partitions.
+    pub const LIST_VARIABLE: &str = "CONNECTOR_PARTITIONS";
+    /// Variable with the number of a single partition.
+    pub const ID_VARIABLE: &str = "CONNECTOR_PARTITION_ID";
+
     /// Reads `CONNECTOR_PARTITIONS`, `CONNECTOR_PARTITION_ID` and `CONNECTOR_TOTAL_PARTITIONS`.
     pub fn from_env() -> Result<Self, DutyError> {
         let read = |name: &str| match std::env::var(name) {
@@ -78,7 +84,7 @@ impl Partitions {
                         "partition {id} is out of range: partitions count from 0, and \
                          {TOTAL_VARIABLE} is {total}"
                     ),
-                    _ => return Ok(Self { ids }),
+                    _ => return Ok(Self { ids, total }),
                 }
             }
         };
@@ -88,6 +94,11 @@ impl Partitions {
     /// Returns the numbers, sorted.
     pub fn ids(&self) -> &[u32] {
         &self.ids
+    }
+
+    /// Returns the number of partitions of all processes, if it is known.
+    pub fn total(&self) -> Option<u32> {
+        self.total
     }
 
     /// Returns the path of a partition's cursor beside `path`: `PATH.partition-ID`. The store

@@ -17,6 +17,11 @@ pub fn instance() -> &'static Instance {
     IDENTITY.of(std::process::id())
 }
 
+/// Mints another identity, for a process that joins a group more than once.
+pub fn another_instance() -> Instance {
+    mint()
+}
+
 /// Returns a new nonce for one session.
 pub fn fresh_nonce() -> Nonce {
     Nonce::from_entropy(entropy())

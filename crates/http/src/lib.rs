@@ -9,6 +9,7 @@ mod error;
 mod origin;
 
 use std::future::Future;
+use std::path::PathBuf;
 use std::pin::Pin;
 #[cfg(feature = "tls")]
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use hyper::http::response::Parts;
 use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio::task::JoinHandle;
 use tokio::time::{Sleep, sleep, timeout};
 
@@ -35,19 +36,38 @@ type HttpFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, HttpError>> + Sen
 /// Client of one server.
 #[derive(Clone, Debug)]
 pub struct HttpClient {
-    origin: Origin,
+    server: ServerAddress,
     #[cfg(feature = "tls")]
     tls: Option<(Arc<rustls::ClientConfig>, String)>,
     connect_timeout: Duration,
     response_timeout: Duration,
 }
 
+#[derive(Clone, Debug)]
+enum ServerAddress {
+    Origin(Origin),
+    Socket(PathBuf),
+}
+
 impl HttpClient {
     /// Creates a client. `connect_timeout` covers the TCP connection and the TLS handshake,
     /// `response_timeout` everything from the start of a request to the end of its response.
     pub fn new(origin: Origin, connect_timeout: Duration, response_timeout: Duration) -> Self {
+        Self::to(ServerAddress::Origin(origin), connect_timeout, response_timeout)
+    }
+
+    /// Like [`HttpClient::new`], for a server at a Unix socket.
+    pub fn unix(
+        socket: impl Into<PathBuf>,
+        connect_timeout: Duration,
+        response_timeout: Duration,
+    ) -> Self {
+        Self::to(ServerAddress::Socket(socket.into()), connect_timeout, response_timeout)
+    }
+
+    fn to(server: ServerAddress, connect_timeout: Duration, response_timeout: Duration) -> Self {
         Self {
-            origin,
+            server,
             #[cfg(feature = "tls")]
             tls: None,
             connect_timeout,
@@ -72,11 +92,18 @@ impl HttpClient {
     }
 
     async fn open(&self) -> Result<HttpConnection, HttpError> {
-        let address = (self.origin.host(), self.origin.port());
+        let origin = match &self.server {
+            ServerAddress::Origin(origin) => origin,
+            ServerAddress::Socket(path) => {
+                let socket = UnixStream::connect(path).await.map_err(HttpError::Connect)?;
+                return self.handshake(socket).await;
+            }
+        };
+        let address = (origin.host(), origin.port());
         let socket = TcpStream::connect(address).await.map_err(HttpError::Connect)?;
         // It only costs latency when it fails.
         let _ = socket.set_nodelay(true);
-        if self.origin.is_encrypted() {
+        if origin.is_encrypted() {
             return self.open_encrypted(socket).await;
         }
         self.handshake(socket).await

@@ -72,5 +72,5 @@ pub use directive::{Directive, directives};
 pub use edit::EditSummary;
 pub use error::{OperateError, nothing_happened};
 pub use group::{StoredGroup, duties};
-pub use replace::replace;
+pub use replace::{replace, replace_or_create};
 pub use serialize::{ErrorSummary, millis, timestamp};

@@ -11,6 +11,11 @@ const NEW_FILE_MODE: u32 = 0o666;
 /// Replaces or creates a file. When this returns, the new content is on the disk; a reader finds
 /// the old content or the new one, whatever happens meanwhile.
 pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    replace_or_create(path, content, NEW_FILE_MODE)
+}
+
+/// Like [`replace`]; a new file gets this mode, less the umask.
+pub fn replace_or_create(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     // A link is followed; a device or a pipe is written to, not replaced.
     let path = match path.canonicalize() {
         Ok(path) => path,
@@ -29,7 +34,7 @@ pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
         // The prefix identifies files that a killed process left behind.
         .prefix(&format!(".{name}."))
         .suffix(".tmp")
-        .permissions(Permissions::from_mode(NEW_FILE_MODE))
+        .permissions(Permissions::from_mode(mode))
         .tempfile_in(folder)?;
     if let Some(found) = found {
         // Keep the owner, so that it can still access the file; only root can do so.

@@ -61,6 +61,11 @@ impl StoreUrl {
         matches!(self.kind, UrlScheme::File | UrlScheme::Sqlite)
     }
 
+    /// Returns the path of the cursor, if this is a cursor file.
+    pub fn cursor_path(&self) -> Option<std::path::PathBuf> {
+        (self.kind == UrlScheme::File).then(|| self.rest.clone().into())
+    }
+
     /// Reads `file:PATH[#GROUP/DUTY]`, `sqlite:PATH`, `postgres://...[?schema=NAME]`,
     /// `redis://...[?prefix=TEXT]`, `rediss://...` or `etcd://...[?prefix=TEXT]`.
     pub fn parse(text: &str) -> StoreResult<Self> {

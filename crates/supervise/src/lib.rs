@@ -4,6 +4,8 @@
 //! - [`poll`] runs a command once per target and interval, each target on one instance.
 //! - [`guard`] is the small process between this one and a command: it knows the deadline of the
 //!   hold and ends the command on its own.
+//! - [`api`] is what a program under a hold talks to: its checkpoint, and how long it may work.
+//! - [`state`] stores the state file of a program as its checkpoint.
 //! - [`observe`] reports about an instance: log lines, metrics, health.
 //!
 //! The guard is the running binary itself, started as `tenure guard ...`. A program that uses this
@@ -25,18 +27,27 @@
 //! # }
 //! ```
 
+pub mod api;
 mod caller;
+mod command;
+mod deadline_file;
 mod error;
 pub mod guard;
 pub mod member;
 pub mod observe;
+mod output;
 pub mod poll;
+mod pool;
 mod process_tree;
 pub mod run;
+mod scratch;
 mod signals;
+pub mod state;
 mod terminal;
 
 pub use caller::Caller;
+pub use command::Variables;
 pub use error::SuperviseError;
+pub use output::OutputForm;
 pub use rustix::process::Signal;
 pub use signals::{Signals, is_stop};

@@ -1,6 +1,5 @@
 //! Membership of a long-running command in a group.
 
-use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,7 +10,7 @@ use rustix::process::{Signal, getpid, set_child_subreaper};
 use tenure_core::guarantee::Level;
 use tenure_core::text::span;
 use tenure_core::{Code, GroupName, Label, Store, StoreError, Ttl};
-use tenure_duty::{Duties, DutyError, Guard, Join, Membership, Opener, opener, process};
+use tenure_duty::{Duties, DutyError, Join, Membership, Opener, opener, process};
 use tenure_operate::doctor;
 use tenure_store::signing::Signing;
 use tenure_store::{BootClock, IfAbsent, StoreUrl};
@@ -22,6 +21,7 @@ use crate::guard::{CommandInput, GuardOptions};
 use crate::observe::{self, LogLevel, Observation, ObserveSettings, ObservedInstance, Recorder};
 use crate::process_tree::reap_all;
 use crate::signals::Signals;
+use crate::state::StateSettings;
 
 /// Default limit on the time between TERM and KILL.
 const MAX_DEFAULT_GRACE: Duration = Duration::from_secs(5);
@@ -89,6 +89,10 @@ pub struct SupervisorSettings {
     pub weight: u32,
     /// Log and HTTP server.
     pub observe: ObserveSettings,
+    /// Loopback port of the local API; by default each grant has a Unix socket.
+    pub api_port: Option<u16>,
+    /// State file of commands.
+    pub state: Option<StateSettings>,
 }
 
 impl SupervisorSettings {
@@ -106,6 +110,8 @@ impl SupervisorSettings {
             revision: None,
             weight: 1,
             observe: ObserveSettings::default(),
+            api_port: None,
+            state: None,
         }
     }
 
@@ -144,7 +150,7 @@ impl SupervisorSettings {
 
     pub(crate) fn guard(&self, input: CommandInput, scratch: Option<PathBuf>) -> GuardOptions {
         let (isolate, hidden_env) = (self.isolate, self.hidden_env.clone());
-        GuardOptions { input, scratch, isolate, hidden_env }
+        GuardOptions { input, scratch, isolate, hidden_env, printer: None }
     }
 
     /// Starts the log and the HTTP server.
@@ -158,7 +164,7 @@ impl SupervisorSettings {
         };
         let observation = observe::start(&self.observe, observed)?;
         if let Some(address) = observation.address() {
-            let reason = format!("/health and /metrics on {address}");
+            let reason = format!("/health, /ready and /metrics on {address}");
             observation.recorder().log_instance(LogLevel::Info, "listening", reason);
         }
         Ok(observation)
@@ -185,20 +191,6 @@ impl SupervisorSettings {
             .drain(self.drain());
         if waits { join } else { join.no_wait() }
     }
-}
-
-/// Environment variables that describe the hold of a command, and one further variable.
-pub(crate) fn hold_env(
-    hold: &Guard,
-    more: (&str, OsString),
-) -> impl Iterator<Item = (String, OsString)> {
-    let env = [
-        ("TENURE_DUTY", OsString::from(hold.duty().to_string())),
-        ("TENURE_EPOCH", hold.epoch().to_string().into()),
-        ("TENURE_INSTANCE", hold.instance().as_str().into()),
-        more,
-    ];
-    env.map(|(name, value)| (name.to_owned(), value)).into_iter()
 }
 
 /// Describes a store, and whether other hosts can use it.

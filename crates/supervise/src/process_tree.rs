@@ -20,7 +20,14 @@ pub(crate) struct ProcessEntry {
     pub(crate) alive: bool,
     /// Start time in ticks since boot. With the process id it identifies a process for ever.
     pub(crate) started: u64,
+    /// Whether it is ending or has ended.
+    exiting: bool,
+    /// Whether that is because of a signal.
+    killed: bool,
 }
+
+/// Flag of a process that is ending: its files are closed after it is set.
+const PF_EXITING: u64 = 4;
 
 /// Parses `/proc/PID/stat`. The program name may contain anything, so parsing starts behind its
 /// last parenthesis.
@@ -34,12 +41,38 @@ fn parse_stat(stat: &str) -> Option<ProcessEntry> {
         group: number(2)?,
         alive: !matches!(*fields.first()?, "Z" | "X"),
         started: fields.get(19)?.parse().ok()?,
+        exiting: fields.get(6)?.parse::<u64>().ok()? & PF_EXITING != 0,
+        // A wait status, known before the files are closed; its low bits are the signal.
+        killed: fields.get(49).and_then(|code| code.parse::<i32>().ok()).unwrap_or(0) & 0x7f != 0,
     })
 }
 
 /// Reads one process; `None` when it has ended.
 pub(crate) fn read_process(pid: &str) -> Option<ProcessEntry> {
     parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// State of a process, or of several together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProcessState {
+    Alive,
+    /// It is ending or has ended; the reason is not known.
+    Exiting,
+    /// A signal has ended it, or another one of them.
+    Killed,
+}
+
+/// Returns the state of a command: of its first process, unless a signal is ending a descendant of
+/// this process. A descendant that was killed and reaped before is not seen.
+pub(crate) fn state_of_family(first: Pid) -> ProcessState {
+    let entry = read_process(&first.as_raw_pid().to_string());
+    let is_ending = |entry: &ProcessEntry| entry.exiting && entry.killed;
+    match entry {
+        Some(entry) if is_ending(&entry) => ProcessState::Killed,
+        _ if all_descendants(&[]).iter().any(is_ending) => ProcessState::Killed,
+        Some(entry) if !entry.exiting => ProcessState::Alive,
+        _ => ProcessState::Exiting,
+    }
 }
 
 /// Whether `/proc` belongs to the PID namespace of this process. After `unshare` it may still be
@@ -51,6 +84,13 @@ pub(crate) fn proc_is_ours() -> bool {
 
 /// Lists every process alive below this one, except those in `spared` and their descendants.
 fn descendants(spared: &[Pid]) -> Vec<ProcessEntry> {
+    let mut found = all_descendants(spared);
+    found.retain(|entry| entry.alive);
+    found
+}
+
+/// Like [`descendants`], with zombies.
+fn all_descendants(spared: &[Pid]) -> Vec<ProcessEntry> {
     if !proc_is_ours() {
         return Vec::new();
     }
@@ -77,7 +117,6 @@ fn descendants(spared: &[Pid]) -> Vec<ProcessEntry> {
             }
         }
     }
-    found.retain(|entry| entry.alive);
     found
 }
 
@@ -229,6 +268,7 @@ mod tests {
         let entry = parse_stat(&format!("42 (a) R 7 (b) {rest}")).unwrap();
         assert_eq!((entry.pid.as_raw_pid(), entry.parent, entry.group), (42, 1, 41));
         assert_eq!((entry.alive, entry.started), (true, 99));
+        assert!(!entry.exiting && !entry.killed);
         assert_eq!(parse_stat("42 (a) Z 1"), None);
     }
 

@@ -7,5 +7,6 @@ mod envelope;
 pub mod exposition;
 pub mod folder;
 pub mod heartbeat;
+pub mod hold_api;
 pub mod ingest;
 pub mod object;

@@ -12,7 +12,9 @@ use tenure_operate::checkpoint::{
 };
 use tenure_operate::timestamp;
 use tenure_store::IfAbsent;
+use tenure_supervise::api::ApiClient;
 
+use super::apart;
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::output::{document, shown, to_stderr, to_stdout, value};
@@ -29,23 +31,40 @@ pub(super) async fn run(
     signing: &SigningSettings,
     global: &Global,
 ) -> Result<String, Failure> {
-    let store = open(global, signing).await?;
-    let checkpoint = newest(&*store, duty).await?.ok_or_else(|| no_checkpoint(duty))?;
+    let store = open(global, signing).await.map_err(apart)?;
+    let newest = newest(&*store, duty).await.map_err(apart)?;
+    let checkpoint = newest.ok_or_else(|| no_checkpoint(duty))?;
     let payload = checkpoint.document.as_bytes();
     if lease {
         // Unlike `document`, this keeps the keys in the order of the format.
         let text = serde_json::to_string_pretty(&lease_document(&*store, duty, payload).await?);
         return Ok(format!("{}\n", text.context("cannot print the document")?));
     }
+    print(duty, &checkpoint, global)
+}
+
+fn print(duty: &DutyKey, checkpoint: &Checkpoint, global: &Global) -> Result<String, Failure> {
     if global.json {
-        return Ok(document(&checkpoint_json(duty, &checkpoint, None)));
+        return Ok(document(&checkpoint_json(duty, checkpoint, None)));
     }
-    let Checkpoint { version, epoch, instance, unix_ms, .. } = &checkpoint;
+    let Checkpoint { version, epoch, instance, unix_ms, .. } = checkpoint;
     let (by, at) = (shown(instance.as_str()), timestamp(*unix_ms));
     to_stderr(&format!("{duty}: version {version}, epoch {epoch}, by {by} at {at}"));
     // Print the exact bytes: a checkpoint need not be text.
-    to_stdout(payload)?;
+    to_stdout(checkpoint.document.as_bytes())?;
     Ok(String::new())
+}
+
+/// Prints the checkpoint of the duty that this command runs under.
+pub(super) async fn under_hold(global: &Global) -> Result<String, Failure> {
+    let api = ApiClient::from_env()?.ok_or_else(|| {
+        let what = "name a duty as GROUP/ID: this command does not run under `tenure run`";
+        Failure::Usage(what.to_owned())
+    })?;
+    let duty: DutyKey = api.hold().await.map_err(apart)?.duty.parse()?;
+    let checkpoint = api.checkpoint().await.map_err(apart)?;
+    let checkpoint = checkpoint.ok_or_else(|| no_checkpoint(&duty))?;
+    print(&duty, &checkpoint, global)
 }
 
 pub(super) async fn shards(

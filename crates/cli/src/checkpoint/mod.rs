@@ -3,12 +3,13 @@
 mod get;
 mod history;
 mod moving;
+mod put;
 mod rewind;
 mod verify;
 
 use clap::{Subcommand, ValueEnum};
 use tenure_core::guarantee::Level;
-use tenure_core::{DutyKey, GroupName, Version};
+use tenure_core::{Code, DutyKey, GroupName, StoreError, Version};
 use tenure_operate::checkpoint::RewindOptions;
 use tenure_operate::pause::Scope;
 
@@ -17,16 +18,45 @@ use crate::failure::Failure;
 use crate::operate::scope;
 use crate::signing::SigningSettings;
 
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  success
+  1  refused or failed; the message says what was left unchanged
+  2  bad usage
+  3  outcome unknown: the checkpoint may be stored
+  4  put: another version is stored
+  5  get: the duty has no checkpoint yet
+  6  the hold is not valid any more, or another instance holds the duty
+  7  the store cannot be reached";
+
+const FENCED: u8 = 6;
+const UNREACHABLE: u8 = 7;
+
+/// Gives an error the exit code by which scripts tell it from others.
+pub(crate) fn apart(error: StoreError) -> Failure {
+    let exit = match error.code() {
+        _ if error.is_unknown() => None,
+        Code::Fenced | Code::Held => Some(FENCED),
+        Code::Unreachable | Code::Lost => Some(UNREACHABLE),
+        _ => None,
+    };
+    exit.into_iter().fold(error.into(), Failure::exiting)
+}
+
 #[derive(Subcommand)]
 pub(crate) enum CheckpointCommand {
     /// Print the newest checkpoint, byte for byte
+    #[command(after_help = EXIT_CODES)]
     Get {
-        /// Duty as GROUP/ID; with --schema shards, a GROUP
-        name: String,
+        /// Duty as GROUP/ID, with --schema shards a GROUP; under `tenure run` its own by default
+        name: Option<String>,
         /// Form of the printed document
         #[arg(long, value_enum, default_value = "plain")]
         schema: Schema,
     },
+    /// Store a checkpoint: under `tenure run` its own, else claim the duty and release it
+    #[command(after_help = EXIT_CODES)]
+    Put(put::PutArgs),
     /// List the stored versions of a checkpoint, newest first
     History {
         /// Duty as GROUP/ID
@@ -105,12 +135,19 @@ pub(crate) async fn run(
     let duty_of = |text: &str| name(text, str::parse::<DutyKey>);
     match command {
         CheckpointCommand::Move(args) => moving::run(args, signing, global.json).await,
-        CheckpointCommand::Get { name: text, schema: Schema::Shards } => {
+        CheckpointCommand::Get { name: Some(text), schema: Schema::Shards } => {
             get::shards(&name(text, GroupName::unescape)?, signing, global).await
         }
-        CheckpointCommand::Get { name, schema } => {
+        CheckpointCommand::Get { name: Some(name), schema } => {
             get::run(&duty_of(name)?, *schema == Schema::Lease, signing, global).await
         }
+        CheckpointCommand::Get { name: None, schema: Schema::Plain } => {
+            get::under_hold(global).await
+        }
+        CheckpointCommand::Get { name: None, .. } => {
+            Err(Failure::Usage("--schema needs a name".to_owned()))
+        }
+        CheckpointCommand::Put(args) => put::run(args, signing, global).await,
         CheckpointCommand::History { duty } => history::run(&duty_of(duty)?, signing, global).await,
         CheckpointCommand::Verify { names } => verify::run(&scopes(names)?, signing, global).await,
         CheckpointCommand::Rewind { duty, to, force, dry_run } => {

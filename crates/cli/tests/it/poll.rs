@@ -312,9 +312,10 @@ fn the_last_member_keeps_what_fails_and_tries_again_after_a_rest() {
 #[test]
 fn what_makes_no_sense_is_refused_before_anything_starts() {
     let tenure = Tenure::new();
-    let ran = tenure.run(&["poll", "--targets", "list:a", "--ttl", "10s", "--", "true"]);
+    let words = ["poll", "--targets", "list:a", "--state", "cursor.json", "--", "true"];
+    let ran = tenure.run(&words);
     assert_eq!(ran.code, Some(2), "{ran:?}");
-    assert!(ran.stderr.contains("needs at least"), "{ran:?}");
+    assert!(ran.stderr.contains("put {} into its name"), "{ran:?}");
     let ran = tenure.run(&["poll", "--targets", "nowhere:me:s3cret@h", "--", "true"]);
     ran.refused_with("DT005", 2);
     ran.hides("s3cret");

@@ -1,7 +1,8 @@
-//! Checkpoints: print, verify, rewind, and move to another store.
+//! Checkpoints: print, write, verify, rewind, and move to another store.
 
 mod documents;
 mod move_to;
+mod put;
 mod rewind;
 mod verify;
 
@@ -15,6 +16,7 @@ use tenure_core::{Code, DutyKey, Moved, Reason, Store, StoreError, Ttl};
 use tenure_duty::process;
 use tenure_store::signing::{Inspected, Keyring, inspect};
 use tenure_store::transfer::Operator;
+pub use tenure_store::transfer::Put;
 
 use crate::pause::Scope;
 use crate::serialize::timestamp;
@@ -23,6 +25,7 @@ pub use documents::{lease_document, shards_document};
 pub use move_to::{
     CheckpointMove, MoveEvent, MoveFormat, MoveOptions, MoveSide, MovedBatch, first_shard,
 };
+pub use put::{PutOptions, put};
 pub use rewind::{RewindOptions, RewindOutcome, RewindReport, rewind};
 pub use verify::{UnreadableCheckpoint, VerifiedCheckpoint, VerifyReport, verify};
 

@@ -1,6 +1,6 @@
-//! Operations on checkpoints: rewind one, or move it to another store.
+//! Operations on checkpoints: write or rewind one, or move it to another store.
 //!
-//! Both act like any holder: they claim the duty, write under the new epoch, and release. The
+//! All act like any holder: they claim the duty, write under the new epoch, and release. The
 //! stores are *bare*: seals are read and written here.
 //!
 //! # A move
@@ -18,8 +18,10 @@
 
 mod moves;
 mod operator;
+mod put;
 mod rewind;
 
 pub use moves::{Arrival, Move, MoveOutcome, Preview, preview};
 pub use operator::{Operator, OperatorSession};
+pub use put::{Put, put};
 pub use rewind::{Rewound, rewind};

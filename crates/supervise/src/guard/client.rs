@@ -20,6 +20,7 @@ use tokio::time::timeout;
 
 use super::channel::send_input;
 use super::protocol::{GuardEvent, GuardReport, GuardRequest};
+use crate::output::{CommandOutput, OutputPrinter};
 use crate::process_tree::outside_pid;
 
 /// Limit for a guard to read a request; after that it counts as hanging.
@@ -44,6 +45,8 @@ pub(crate) struct GuardOptions {
     pub(crate) isolate: bool,
     /// Environment variables that its commands do not get.
     pub(crate) hidden_env: Vec<String>,
+    /// Printer of its commands' output; `None` if they write to the streams of this process.
+    pub(crate) printer: Option<OutputPrinter>,
 }
 
 /// A guard process. When this is dropped, the guard ends its command and exits.
@@ -55,6 +58,7 @@ pub(crate) struct GuardProcess {
     requests: OwnedWriteHalf,
     reports: Lines<BufReader<OwnedReadHalf>>,
     isolated: bool,
+    output: Option<CommandOutput>,
 }
 
 impl GuardProcess {
@@ -75,13 +79,21 @@ impl GuardProcess {
         for name in &options.hidden_env {
             command.env_remove(name);
         }
+        let output = match &options.printer {
+            Some(printer) => {
+                let (output, pipes) = CommandOutput::start(printer)?;
+                command.stdout(pipes.stdout).stderr(pipes.stderr);
+                Some(output)
+            }
+            None => None,
+        };
         let child = command.stdin(Stdio::from(OwnedFd::from(theirs))).spawn()?;
         let pid = Pid::from_child(&child);
         let process = pidfd_open(pid, PidfdFlags::empty()).ok();
         ours.set_nonblocking(true)?;
         let (reports, requests) = UnixStream::from_std(ours)?.into_split();
         let reports = BufReader::new(reports).lines();
-        Ok(Self { pid, process, requests, reports, isolated: options.isolate })
+        Ok(Self { pid, process, requests, reports, isolated: options.isolate, output })
     }
 
     /// Waits until the guard is isolated, if it should be; fails if that is not possible.
@@ -107,6 +119,11 @@ impl GuardProcess {
 
     pub(crate) fn pid(&self) -> Pid {
         self.pid
+    }
+
+    /// Output of its commands, if it is printed by this process.
+    pub(crate) fn output(&self) -> Option<&CommandOutput> {
+        self.output.as_ref()
     }
 
     /// Sends a request. An error means that the guard is gone, or hangs.

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::time::Duration;
 
@@ -167,6 +168,15 @@ impl GuardReport {
             _ => return None,
         };
         Some(Self { id, event })
+    }
+}
+
+impl fmt::Display for ExitStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Code(code) => write!(f, "exit code {code}"),
+            Self::Signal(signal) => write!(f, "ended by signal {signal}"),
+        }
     }
 }
 

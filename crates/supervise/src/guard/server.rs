@@ -28,7 +28,7 @@ use super::timer::BootTimer;
 use super::{channel, stage};
 use crate::error::{SuperviseError, SystemContext as _};
 use crate::process_tree::{KillBackoff, Reaped, kill_all, proc_is_ours, reap, signal_all};
-use crate::signals;
+use crate::{scratch, signals};
 
 /// Runs the guard, or a stage before a guard or its command. Call it on the main thread, without a
 /// runtime.
@@ -66,6 +66,8 @@ fn guard(init: Option<Init>, scratch: Option<&Path>) -> Result<(), SuperviseErro
              can be killed; mount a matching /proc, for example with `unshare --mount-proc`"
         );
     }
+    // Kept until the command has ended, also if the parent was killed.
+    let _kept = scratch.map(scratch::keep);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime
         .context("cannot start the runtime")?
@@ -77,7 +79,7 @@ fn guard(init: Option<Init>, scratch: Option<&Path>) -> Result<(), SuperviseErro
     }
     if let Some(scratch) = scratch {
         // It still exists only if the parent was killed.
-        let _ = std::fs::remove_dir_all(scratch);
+        scratch::remove(scratch);
     }
     Ok(())
 }

@@ -1,10 +1,13 @@
 //! Counters of an instance, from which metrics and health are derived.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::{Change, DutyId, GroupName, LocalInstant, Record};
+use tenure_core::{
+    Change, Code, DutyId, DutyKey, GroupName, InstanceId, LocalInstant, Record, StoreError,
+};
+use tenure_duty::PutOutcome;
 use tenure_duty::observe::{HeldDuty, Operation};
 use tenure_wire::exposition::DURATIONS;
 
@@ -58,6 +61,25 @@ pub struct SourceEndpoint {
     pub shard_id: String,
 }
 
+/// Lag of an endpoint behind its source.
+#[derive(Clone, Debug)]
+pub(super) struct SourceLag {
+    pub(super) endpoint: SourceEndpoint,
+    /// Age of the oldest pending event at an instant; `None` if nothing is pending.
+    pub(super) oldest: Option<(LocalInstant, Duration)>,
+}
+
+tenure_core::text_enum! {
+    /// Result of a write of a checkpoint.
+    pub enum CommitResult {
+        Stored "stored" "It is stored."
+        Conflict "conflict" "Another version is stored."
+        Fenced "fenced" "The hold was not valid any more."
+        Refused "refused" "The store refused it or could not be reached."
+        Unknown "unknown" "It may have been stored."
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 pub(super) struct InstanceCounters {
     pub(super) renewals: u64,
@@ -70,7 +92,14 @@ pub(super) struct InstanceCounters {
     /// End of the period in which every poll is expected to fail here.
     pub(super) failing: Option<LocalInstant>,
     pub(super) groups: BTreeMap<GroupName, GroupCounters>,
-    pub(super) lags: BTreeMap<SourceEndpoint, Duration>,
+    /// Lag of each duty whose program reports it.
+    pub(super) lags: BTreeMap<DutyKey, SourceLag>,
+    /// Writes of checkpoints by result; empty if there was none.
+    pub(super) commits: BTreeMap<CommitResult, u64>,
+    /// Instance ids under which this process is a member.
+    pub(super) members: BTreeSet<InstanceId>,
+    /// Whether this process is asked to end.
+    pub(super) leaving: bool,
     /// Whether the store answered the last request.
     pub(super) answered: Option<bool>,
     /// Time of its last answer.
@@ -94,8 +123,19 @@ impl InstanceCounters {
     /// Counts a transition. A move is counted once, by the instance that gets the duty.
     pub(super) fn recorded(&mut self, record: &Record) {
         let moved = match (record.change, record.reason.as_ref()) {
+            (Change::Joined, _) => {
+                self.members.insert(record.instance.clone());
+                return;
+            }
+            (Change::Left, _) => {
+                self.members.remove(&record.instance);
+                return;
+            }
             // The response to a keep-alive may be that the session has ended.
-            (Change::SessionLost, _) => return self.renewals_failed += 1,
+            (Change::SessionLost, _) => {
+                self.members.remove(&record.instance);
+                return self.renewals_failed += 1;
+            }
             (Change::TakenOver, _) => MoveReason::Failure,
             (Change::Acquired, "moved" | "unclaimed") => MoveReason::Join,
             (Change::Acquired, "released") => MoveReason::Leave,
@@ -125,6 +165,17 @@ impl InstanceCounters {
         if ok {
             self.answered_at = Some(now.0);
         }
+    }
+
+    pub(super) fn committed(&mut self, result: &Result<PutOutcome, StoreError>) {
+        let result = match result {
+            Ok(PutOutcome::Stored(_)) => CommitResult::Stored,
+            Ok(PutOutcome::Conflict { .. }) => CommitResult::Conflict,
+            Err(error) if error.is_unknown() => CommitResult::Unknown,
+            Err(error) if error.code() == Code::Fenced => CommitResult::Fenced,
+            Err(_) => CommitResult::Refused,
+        };
+        *self.commits.entry(result).or_default() += 1;
     }
 
     pub(super) fn held(&self) -> usize {

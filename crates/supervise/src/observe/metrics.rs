@@ -1,16 +1,19 @@
 //! Metrics in the Prometheus text format.
 
-use tenure_core::InstanceId;
+use std::time::Duration;
+
+use tenure_core::{InstanceId, LocalInstant};
 use tenure_duty::observe::Operation;
 pub(super) use tenure_wire::exposition::CONTENT_TYPE;
 use tenure_wire::exposition::{DURATIONS, Histogram, MetricsText};
 
-use super::counters::{DurationHistogram, DutyHistory, InstanceCounters, MoveReason};
+use super::counters::{DurationHistogram, DutyHistory, InstanceCounters, MoveReason, SourceLag};
 
 pub(super) fn text(
     counters: &InstanceCounters,
     history: &DutyHistory,
     instance: &InstanceId,
+    now: LocalInstant,
 ) -> String {
     let mut text = MetricsText::default();
     let me = ("instance_id", instance.as_str());
@@ -53,12 +56,13 @@ pub(super) fn text(
 
     let name = "connector_checkpoint_lag_seconds";
     text.family(name, "gauge", "Age of the oldest event that is not accepted yet.");
-    for (endpoint, lag) in &counters.lags {
+    for SourceLag { endpoint, oldest } in counters.lags.values() {
         let labels = [
             ("connector_type", endpoint.connector_type.as_str()),
             ("endpoint_identity", &endpoint.endpoint_identity),
             ("shard_id", &endpoint.shard_id),
         ];
+        let lag = oldest.map_or(Duration::ZERO, |(at, age)| age + now.since(at));
         text.sample(name, &labels, lag.as_secs_f64());
     }
 
@@ -79,6 +83,14 @@ fn own_metrics(text: &mut MetricsText, counters: &InstanceCounters, me: (&str, &
     let name = "tenure_fence_rejections_total";
     text.family(name, "counter", "Writes rejected because of a newer epoch.");
     text.sample(name, &[me], counters.fenced);
+
+    if !counters.commits.is_empty() {
+        let name = "tenure_checkpoint_commits_total";
+        text.family(name, "counter", "Writes of checkpoints, by result.");
+        for (result, count) in &counters.commits {
+            text.sample(name, &[me, ("result", result.as_str())], *count);
+        }
+    }
 
     if !counters.polls.is_empty() {
         let name = "tenure_polls_total";

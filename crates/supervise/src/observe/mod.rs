@@ -14,12 +14,14 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tenure_core::{Clock, DutyId, GroupName, InstanceId, LocalInstant, Record, Ttl};
-use tenure_duty::observe::{HeldDuty, Observer, Operation};
-use tenure_duty::process;
+use tenure_core::{
+    Clock, DutyId, DutyKey, GroupName, Hold, InstanceId, LocalInstant, Record, StoreError, Ttl,
+};
+use tenure_duty::observe::{HeldDuty, Observer, Operation, commit_refusal};
+use tenure_duty::{PutOutcome, process};
 
 use crate::error::SuperviseError;
-use counters::{DutyHistory, InstanceCounters};
+use counters::{DutyHistory, InstanceCounters, SourceLag};
 pub use counters::{PollResult, SourceEndpoint};
 use log::LogQueue;
 pub use log::{LogEvent, LogFormat, json_line};
@@ -29,7 +31,7 @@ pub use tenure_core::LogLevel;
 /// Settings of log and HTTP server.
 #[derive(Clone, Copy, Debug)]
 pub struct ObserveSettings {
-    /// Address that serves `/health` and `/metrics`.
+    /// Address that serves `/health`, `/ready` and `/metrics`.
     pub listen: Option<SocketAddr>,
     /// Format of log lines; by default human-readable on a terminal, else JSON.
     pub format: Option<LogFormat>,
@@ -107,16 +109,6 @@ impl Observation {
         self.server.as_ref().map(|server| server.address)
     }
 
-    /// Sets how far an endpoint lags behind its source: the age of its oldest event that is not
-    /// accepted yet, zero when there is none. `None` removes it.
-    pub fn set_lag(&self, endpoint: SourceEndpoint, lag: Option<Duration>) {
-        let lags = &mut self.observer.counters().lags;
-        match lag {
-            Some(lag) => lags.insert(endpoint, lag),
-            None => lags.remove(&endpoint),
-        };
-    }
-
     /// Stops the server and writes the rest of the log, unless nobody reads it.
     pub fn finish(self) {
         drop(self.server);
@@ -142,6 +134,23 @@ impl Recorder {
     /// Counts the result of a poll.
     pub fn count_poll(&self, result: PollResult) {
         *self.0.counters().polls.entry(result).or_default() += 1;
+    }
+
+    /// Sets how far the source of a duty is ahead: the age of its oldest event that is not accepted
+    /// yet, which grows from now on; `None` if there is none.
+    pub fn set_lag(&self, duty: &DutyKey, endpoint: SourceEndpoint, oldest: Option<Duration>) {
+        let oldest = oldest.map(|age| (self.0.observed.clock.now(), age));
+        self.0.counters().lags.insert(duty.clone(), SourceLag { endpoint, oldest });
+    }
+
+    /// Removes the lag of a duty, which is not known any more.
+    pub fn remove_lag(&self, duty: &DutyKey) {
+        self.0.counters().lags.remove(duty);
+    }
+
+    /// Reports this instance as not ready from now on: it is asked to end.
+    pub fn set_leaving(&self) {
+        self.0.counters().leaving = true;
     }
 
     /// Marks this instance as failing every poll until an instant; `None` clears it.
@@ -175,8 +184,21 @@ impl InstanceObserver {
         // Printed from a copy, so that the lock is not held meanwhile.
         let counters = self.counters().clone();
         let mut history = lock(&self.history);
-        history.update(&counters, self.observed.clock.now());
-        metrics::text(&counters, &history, &self.observed.instance)
+        let now = self.observed.clock.now();
+        history.update(&counters, now);
+        metrics::text(&counters, &history, &self.observed.instance, now)
+    }
+
+    /// Returns why this instance is not ready, if it is not.
+    fn not_ready(&self) -> Option<&'static str> {
+        let healthy = self.health().is_healthy();
+        let counters = self.counters();
+        match () {
+            () if counters.leaving => Some("it is asked to end"),
+            () if counters.members.is_empty() => Some("it is not a member of its group"),
+            () if !healthy => Some("it is unhealthy, see /health"),
+            () => None,
+        }
     }
 
     fn health(&self) -> health::HealthReport {
@@ -208,6 +230,18 @@ impl Observer for InstanceObserver {
 
     fn fenced(&self, _: &GroupName, _: &DutyId) {
         self.counters().fenced += 1;
+    }
+
+    fn committed(&self, hold: &Hold, result: &Result<PutOutcome, StoreError>) {
+        self.counters().committed(result);
+        let duty = Some((hold.duty.clone(), hold.epoch));
+        let (level, event, reason) = match result {
+            Ok(PutOutcome::Stored(version)) => {
+                (LogLevel::Debug, "committed", format!("version {version}"))
+            }
+            refused => (LogLevel::Warn, "commit_refused", commit_refusal(refused)),
+        };
+        self.log.event(LogEvent { level, event, duty, reason }, process::unix_ms());
     }
 }
 

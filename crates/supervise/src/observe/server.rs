@@ -1,6 +1,6 @@
-//! HTTP server for `/health` and `/metrics`, on a thread of its own.
+//! HTTP server for `/health`, `/ready` and `/metrics`, on a thread of its own.
 //!
-//! hyper alone: two paths need no router. Each connection gets one response, within limits on time,
+//! hyper alone: three paths need no router. Each connection gets one response, within limits on time,
 //! size and number of connections.
 
 use std::convert::Infallible;
@@ -111,8 +111,8 @@ async fn serve(listener: TcpListener, observer: Arc<InstanceObserver>) {
 
 fn respond(request: &Request<Incoming>, observer: &InstanceObserver) -> HealthResponse {
     let path = request.uri().path();
-    if !matches!(path, "/health" | "/metrics") {
-        return plain(StatusCode::NOT_FOUND, "not found; available: /health, /metrics\n");
+    if !matches!(path, "/health" | "/ready" | "/metrics") {
+        return plain(StatusCode::NOT_FOUND, "not found; available: /health, /ready, /metrics\n");
     }
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         let mut refused = plain(StatusCode::METHOD_NOT_ALLOWED, "method not allowed; use GET\n");
@@ -122,6 +122,12 @@ fn respond(request: &Request<Incoming>, observer: &InstanceObserver) -> HealthRe
     if path == "/metrics" {
         return with_type(StatusCode::OK, metrics::CONTENT_TYPE, observer.metrics());
     }
+    if path == "/ready" {
+        return match observer.not_ready() {
+            None => plain(StatusCode::OK, "ready\n"),
+            Some(why) => plain(StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {why}\n")),
+        };
+    }
     let health = observer.health();
     let status = if health.is_healthy() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     // Text and numbers: this cannot fail.
@@ -129,8 +135,8 @@ fn respond(request: &Request<Incoming>, observer: &InstanceObserver) -> HealthRe
     with_type(status, "application/json", body + "\n")
 }
 
-fn plain(status: StatusCode, text: &'static str) -> HealthResponse {
-    with_type(status, "text/plain; charset=utf-8", text.to_owned())
+fn plain(status: StatusCode, text: impl Into<String>) -> HealthResponse {
+    with_type(status, "text/plain; charset=utf-8", text.into())
 }
 
 fn with_type(status: StatusCode, kind: &'static str, body: String) -> HealthResponse {

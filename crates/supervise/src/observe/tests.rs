@@ -6,7 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::Value;
-use tenure_core::{Change, Code, Epoch};
+use tenure_core::{Change, Code, Epoch, Mark, Nonce, Version};
 
 use super::*;
 
@@ -39,6 +39,16 @@ const NOON: u64 = 1_771_149_600_123;
 
 fn group() -> GroupName {
     GroupName::new("poll").unwrap()
+}
+
+fn hold() -> Hold {
+    Hold {
+        duty: DutyKey::new("poll", "a").unwrap(),
+        epoch: Epoch::new(5).unwrap(),
+        instance: InstanceId::new("me-1").unwrap(),
+        nonce: Nonce::from_entropy(1),
+        mark: Mark::default(),
+    }
 }
 
 fn bench(format: LogFormat, level: LogLevel) -> Bench {
@@ -182,7 +192,20 @@ fn every_metric_has_its_name_and_labels() {
         endpoint_identity: "bot".to_owned(),
         shard_id: "3".to_owned(),
     };
-    bench.handle.set_lag(endpoint.clone(), Some(Duration::from_millis(1500)));
+    let (recorder, duty) = (bench.handle.recorder(), DutyKey::new("g", "d").unwrap());
+    recorder.set_lag(&duty, endpoint.clone(), Some(Duration::from_millis(500)));
+    bench.clock.pass(Duration::from_secs(1));
+    let version = Version::new(3).unwrap();
+    for result in [
+        Ok(PutOutcome::Stored(version)),
+        Ok(PutOutcome::Stored(version)),
+        Ok(PutOutcome::Conflict { newest: version }),
+        Err(StoreError::refused(Code::Fenced, "")),
+        Err(StoreError::unknown(Code::Fenced, "")),
+        Err(StoreError::refused(Code::Unreachable, "")),
+    ] {
+        bench.observer.committed(&hold(), &result);
+    }
 
     let samples = bench.metrics();
     for (series, value) in [
@@ -204,15 +227,24 @@ fn every_metric_has_its_name_and_labels() {
              endpoint_identity=\"bot\",shard_id=\"3\"}",
             1.5,
         ),
+        (r#"tenure_checkpoint_commits_total{instance_id="me-1",result="stored"}"#, 2.0),
+        (r#"tenure_checkpoint_commits_total{instance_id="me-1",result="conflict"}"#, 1.0),
+        (r#"tenure_checkpoint_commits_total{instance_id="me-1",result="fenced"}"#, 1.0),
+        (r#"tenure_checkpoint_commits_total{instance_id="me-1",result="unknown"}"#, 1.0),
+        (r#"tenure_checkpoint_commits_total{instance_id="me-1",result="refused"}"#, 1.0),
     ] {
         assert_eq!(samples.get(series), Some(&value), "{series} in {samples:#?}");
     }
     histograms(&samples);
     let names: BTreeSet<&str> = samples.keys().map(|s| s.split('{').next().unwrap()).collect();
-    assert_eq!(names.len(), 8 + 2, "{names:?}");
+    assert_eq!(names.len(), 9 + 2, "{names:?}");
 
-    // An unknown lag is absent, not zero.
-    bench.handle.set_lag(endpoint, None);
+    // Without a pending event the lag is zero; an unknown lag is absent.
+    recorder.set_lag(&duty, endpoint, None);
+    let series = "connector_checkpoint_lag_seconds{connector_type=\"telegram\",\
+         endpoint_identity=\"bot\",shard_id=\"3\"}";
+    assert_eq!(bench.metrics().get(series), Some(&0.0));
+    recorder.remove_lag(&duty);
     assert!(!bench.metrics().keys().any(|series| series.starts_with("connector_checkpoint_lag")));
 }
 
@@ -300,6 +332,52 @@ fn health_is_about_the_store_and_the_deadline() {
     bench.clock.pass(Duration::from_secs(26));
     let (status, health) = bench.health();
     assert_eq!((status, &health["store"]), (503, &"disconnected".into()));
+}
+
+/// A standby is ready, too: it can take over at any time.
+#[test]
+fn a_member_is_ready_until_it_is_asked_to_end() {
+    let bench = bench(LogFormat::Json, LogLevel::Error);
+    let ready = || {
+        let (status, _, body) = bench.get("/ready");
+        (status, body)
+    };
+    let not = |why: &str| (503, format!("not ready: {why}\n"));
+    let happens = |change| bench.observer.recorded(&group(), &record(change, "x"), NOON);
+    assert_eq!(ready(), not("it is not a member of its group"));
+    happens(Change::Joined);
+    bench.ask(Operation::Renew, true);
+    assert_eq!(ready(), (200, "ready\n".to_owned()));
+    happens(Change::SessionLost);
+    assert_eq!(ready().0, 503);
+    happens(Change::Joined);
+    assert_eq!(ready().0, 200);
+    bench.clock.pass(Duration::from_secs(26));
+    assert_eq!(ready(), not("it is unhealthy, see /health"));
+    bench.ask(Operation::Renew, true);
+    bench.handle.recorder().set_leaving();
+    assert_eq!(ready(), not("it is asked to end"));
+}
+
+#[test]
+fn each_write_of_a_checkpoint_is_one_line() {
+    let lines = |level| {
+        let bench = bench(LogFormat::Json, level);
+        let version = Version::new(3).unwrap();
+        bench.observer.committed(&hold(), &Ok(PutOutcome::Stored(version)));
+        bench.observer.committed(&hold(), &Ok(PutOutcome::Conflict { newest: version }));
+        let log = bench.log();
+        let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let parts =
+            |line: Value| ["level", "event", "duty", "epoch", "reason"].map(|k| line[k].clone());
+        lines.map(parts).collect::<Vec<_>>()
+    };
+    let line = |level: &str, event: &str, reason: &str| {
+        [level.into(), event.into(), "poll/a".into(), 5.into(), Value::from(reason)]
+    };
+    let refused = line("warn", "commit_refused", "version 3 is stored");
+    assert_eq!(lines(LogLevel::Info), std::slice::from_ref(&refused));
+    assert_eq!(lines(LogLevel::Debug), [line("debug", "committed", "version 3"), refused]);
 }
 
 #[test]

@@ -1,32 +1,33 @@
 //! Runs a command once per target and interval, each target on one instance.
 
 mod backoff;
-mod pool;
 mod schedule;
 mod target;
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fmt;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::Signal;
-use tenure_core::text::span;
 use tenure_core::{BoxFuture, GroupName, Targets};
 use tenure_duty::{Duties, DutyError, LeaveHandle, MembershipEvent};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use crate::error::SuperviseError;
-use crate::guard::CommandInput;
+use crate::api::LocalApi;
+use crate::error::{SuperviseError, SystemContext as _};
+use crate::guard::{CommandInput, GuardOptions};
 use crate::member::{self, SupervisorSettings};
 use crate::observe::{Observation, Recorder};
+use crate::output::{OutputForm, OutputPrinter};
+use crate::pool::GuardPool;
 use crate::process_tree::reap_all;
-use crate::signals::is_stop;
+use crate::run::leaves;
+use crate::scratch::Scratch;
+use crate::state::fill_in;
 
 use backoff::PollBackoff;
-use pool::GuardPool;
 
 /// Targets and the command that polls them.
 #[derive(Clone)]
@@ -47,6 +48,8 @@ pub struct PollSettings {
     pub jobs: usize,
     /// The program and its arguments; `{}` in them becomes the target.
     pub command: Vec<OsString>,
+    /// Form of the commands' output.
+    pub output: OutputForm,
 }
 
 impl fmt::Debug for PollSettings {
@@ -57,40 +60,10 @@ impl fmt::Debug for PollSettings {
 }
 
 impl PollSettings {
-    /// Refuses settings with which a poll would not fit into a hold.
-    pub fn check(&self) -> Result<(), SuperviseError> {
-        self.member.check()?;
-        let ttl = self.member.ttl;
-        let needed = (self.timeout + self.member.grace() + ttl.margin()) * 2;
-        if needed <= ttl.get() {
-            return Ok(());
-        }
-        Err(SuperviseError::Setting {
-            setting: "ttl",
-            problem: format!(
-                "{} is too short: a poll of up to {} needs at least {}, twice the sum of timeout, \
-                 grace and margin, so that a hold always has enough time left",
-                span(ttl.get()),
-                span(self.timeout),
-                span(needed),
-            ),
-        })
-    }
-
     /// Returns the command for one target: `{}` becomes its id. No shell is involved.
     fn argv(&self, target: &str) -> Vec<OsString> {
         self.command.iter().map(|word| fill_in(word, target)).collect()
     }
-}
-
-fn fill_in(word: &OsStr, target: &str) -> OsString {
-    let (mut filled, mut rest) = (Vec::new(), word.as_bytes());
-    while let Some(at) = rest.windows(2).position(|two| two == b"{}") {
-        filled.extend([&rest[..at], target.as_bytes()].concat());
-        rest = &rest[at + 2..];
-    }
-    filled.extend(rest);
-    OsString::from_vec(filled)
 }
 
 /// State shared by all targets.
@@ -100,25 +73,16 @@ struct PollContext {
     /// Whether foreign instances may change the leases of the group.
     has_foreign_instances: bool,
     pool: GuardPool,
+    api: LocalApi,
     permits: Semaphore,
     recorder: Recorder,
     backoff: PollBackoff,
     membership: LeaveHandle,
-    /// Whether this process is asked to end.
-    leaving: watch::Sender<bool>,
-}
-
-impl PollContext {
-    async fn leaving(&self) {
-        // Cannot fail: `self` keeps the sender.
-        let _ = self.leaving.subscribe().wait_for(|leaving| *leaving).await;
-    }
 }
 
 /// Polls until a signal asks this process to end.
 pub fn poll(settings: PollSettings) -> BoxFuture<'static, Result<(), SuperviseError>> {
     Box::pin(async move {
-        settings.check()?;
         let observation = settings.member.observe(&settings.group)?;
         let polled = poll_observed(settings, &observation).await;
         observation.finish();
@@ -132,7 +96,16 @@ async fn poll_observed(
 ) -> Result<(), SuperviseError> {
     let mut signals = member::listen()?;
     let PollSettings { targets, group, list_every, member, .. } = &settings;
-    let pool = GuardPool::new(member.guard(CommandInput::Null, None));
+    let scratch = Scratch::create().context("cannot create a private folder")?;
+    let api = LocalApi::start(member.api_port, scratch.path(), observation.recorder())?;
+    let printer = match settings.output {
+        OutputForm::Labelled => {
+            Some(OutputPrinter::start().context("cannot start the output thread")?)
+        }
+        OutputForm::Inherited => None,
+    };
+    let options = member.guard(CommandInput::Null, None);
+    let pool = GuardPool::new(GuardOptions { printer, ..options }, scratch);
     // Fails before anything is claimed if no guard can be started.
     let (guard, _) = pool.take().await?;
     pool.give_back(guard);
@@ -143,11 +116,11 @@ async fn poll_observed(
     };
     let context = Arc::new(PollContext {
         pool,
+        api,
         permits: Semaphore::new(settings.jobs),
         recorder: observation.recorder(),
         backoff: PollBackoff::new(settings.every),
         membership: membership.leaver(),
-        leaving: watch::Sender::new(false),
         has_foreign_instances: member.store.url.is_shared(group),
         settings,
     });
@@ -158,7 +131,8 @@ async fn poll_observed(
             signal = signals.next() => match signal {
                 Signal::CHILD => reap_all(),
                 signal if leaves(signal) => {
-                    context.leaving.send_replace(true);
+                    context.pool.leave();
+                    context.recorder.set_leaving();
                     membership.leaver().leave();
                 }
                 _ => {}
@@ -177,28 +151,4 @@ async fn poll_observed(
     // Every hold has ended by now, so every poll ends.
     while tasks.join_next().await.is_some() {}
     end.map_err(|problem| DutyError::Refused(problem).into())
-}
-
-/// Whether a signal asks this process to end.
-fn leaves(signal: Signal) -> bool {
-    is_stop(signal) && ![Signal::USR1, Signal::USR2].contains(&signal)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn braces_become_the_target_and_nothing_else_changes() {
-        for (word, expected) in [
-            ("{}", "a{}b"),
-            ("x{}y{}", "xa{}bya{}b"),
-            ("", ""),
-            ("{ }", "{ }"),
-            ("{{}}", "{a{}b}"),
-            ("$(id)", "$(id)"),
-        ] {
-            assert_eq!(fill_in(OsStr::new(word), "a{}b"), expected);
-        }
-    }
 }

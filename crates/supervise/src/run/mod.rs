@@ -1,25 +1,31 @@
 //! Runs a command while this process holds a duty.
 
-mod command;
-mod deadline_file;
+mod each;
+mod foreground;
 
 use std::ffi::OsString;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
-use tempfile::TempDir;
 use tenure_core::text::escaped;
 use tenure_core::{BoxFuture, Code, DutyKey, StoreError};
 use tenure_duty::{Duties, DutyError, Guard, Membership, MembershipEvent, WorkOutcome};
 
+use crate::api::LocalApi;
+use crate::command::Variables;
 use crate::error::{SuperviseError, SystemContext as _};
 use crate::guard::{CommandInput, ExitStatus, GuardOptions, GuardProcess};
 use crate::member::{self, SupervisorSettings};
 use crate::observe::{LogEvent, LogLevel, Observation, Recorder};
 use crate::process_tree::reap_all;
+use crate::scratch::Scratch;
 use crate::signals::{Signals, is_stop};
+use crate::state::StateFile;
 use crate::terminal::Terminal;
+
+pub(crate) use each::leaves;
+pub use each::{EachDuties, RunEachSettings, run_each};
 
 const DUTY_RELEASED: &str = "the duty was released";
 
@@ -42,9 +48,6 @@ impl RunSettings {
         Self { duty, member, command, no_wait: false }
     }
 }
-
-/// Environment variables for a command.
-pub type Variables = [(String, OsString)];
 
 /// Work done each time the duty is assigned, in place of only running the command.
 pub trait AssignedWork: Send + Sync {
@@ -83,7 +86,7 @@ impl Assignment<'_> {
 
     /// A private folder that is removed when this process ends.
     pub fn scratch(&self) -> &Path {
-        self.runner.scratch.path()
+        &self.runner.folder
     }
 
     /// Whether this process was asked to end, or the command got a signal that ends most programs.
@@ -98,6 +101,7 @@ impl Assignment<'_> {
     }
 
     /// Runs the command with additional environment variables, until nothing of it runs any more.
+    /// The state file, if there is one, is restored before and stored while it runs.
     pub async fn run(&mut self, variables: &Variables) -> RunOutcome {
         self.runner.run_command(self.hold, variables).await
     }
@@ -129,7 +133,11 @@ struct Runner {
     guard_options: GuardOptions,
     signals: Signals,
     terminal: Option<Terminal>,
-    scratch: TempDir,
+    api: LocalApi,
+    state: Option<StateFile>,
+    /// A private folder for the command.
+    folder: PathBuf,
+    _scratch: Scratch,
     recorder: Recorder,
     /// Whether a failure to write the deadline file was logged.
     deadline_unwritten: bool,
@@ -149,10 +157,13 @@ impl Runner {
     ) -> Result<Result<Self, Signal>, SuperviseError> {
         let mut signals = member::listen()?;
         let terminal = Terminal::find();
-        let scratch = tempfile::Builder::new().prefix("tenure-").tempdir();
-        let scratch = scratch.context("cannot create a private folder")?;
+        let scratch = Scratch::create().context("cannot create a private folder")?;
+        let folder = scratch.part().context("cannot create a private folder")?;
+        let recorder = observation.recorder();
         let RunSettings { duty, member, no_wait, .. } = &settings;
-        let guard_options = member.guard(CommandInput::Inherit, Some(scratch.path().to_owned()));
+        let api = LocalApi::start(member.api_port, &folder, recorder.clone())?;
+        let state = member.state.as_ref().map(|state| state.file(&duty.id, recorder.clone()));
+        let guard_options = member.guard(CommandInput::Inherit, Some(folder.clone()));
         let mut guard = GuardProcess::start(&guard_options).context("cannot start the guard")?;
         guard.ready().await?;
         let duties = Duties::Standby(duty.id.clone());
@@ -168,8 +179,11 @@ impl Runner {
             guard_options,
             signals,
             terminal,
-            scratch,
-            recorder: observation.recorder(),
+            api,
+            state,
+            folder,
+            _scratch: scratch,
+            recorder,
             deadline_unwritten: false,
             runs: 0,
             interrupted: false,
@@ -230,6 +244,7 @@ impl Runner {
             reap_all();
         } else if is_stop(signal) && self.stop.is_none() {
             self.stop = Some(signal);
+            self.recorder.set_leaving();
             self.membership.leaver().leave();
         }
     }

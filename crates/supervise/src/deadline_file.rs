@@ -11,21 +11,21 @@ use tenure_store::BootClock;
 /// The file that `TENURE_DEADLINE_FILE` names. It is replaced atomically, and only its owner can
 /// read it.
 #[derive(Debug)]
-pub(super) struct DeadlineFile {
+pub(crate) struct DeadlineFile {
     path: PathBuf,
     epoch: Epoch,
 }
 
 impl DeadlineFile {
-    pub(super) fn new(folder: &Path, epoch: Epoch) -> Self {
+    pub(crate) fn new(folder: &Path, epoch: Epoch) -> Self {
         Self { path: folder.join("deadline"), epoch }
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    pub(super) fn write(&self, status: &HoldStatus) -> io::Result<()> {
+    pub(crate) fn write(&self, status: &HoldStatus) -> io::Result<()> {
         let folder = self.path.parent().ok_or(io::ErrorKind::NotFound)?;
         // Created with mode 0600.
         let mut file = NamedTempFile::new_in(folder)?;

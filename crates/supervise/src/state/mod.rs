@@ -1,0 +1,237 @@
+//! State file: a program that keeps its state in a file gets it from the store, and every new
+//! content is stored as the checkpoint of the duty.
+//!
+//! The store may lag behind the file, and never leads it while the program runs.
+//!
+//! Why: docs/decisions/0049-a-state-file-follows-the-store.md
+
+mod task;
+mod watch;
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read as _};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::fs::OFlags;
+use tenure_core::{Code, Document, DutyId, StoreError};
+use tenure_duty::Guard;
+use tenure_operate::replace_or_create;
+
+use crate::observe::Recorder;
+
+pub(crate) use task::StateTask;
+
+/// Attempts to read a file that keeps being replaced.
+const MAX_READS: u32 = 5;
+/// Mode of a new state file, which may contain secrets.
+const NEW_STATE_MODE: u32 = 0o600;
+/// Ending of the name under which the previous file is kept.
+const BEFORE: &str = ".before";
+
+/// A state file, or one per duty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateSettings {
+    /// Path of the file; `{}` in it becomes the id of the duty.
+    pub path: PathBuf,
+    /// Whether a file that is not empty becomes the first checkpoint.
+    pub import: bool,
+}
+
+impl StateSettings {
+    /// Whether each duty has a file of its own.
+    pub fn is_per_duty(&self) -> bool {
+        self.path.as_os_str().as_bytes().windows(2).any(|two| two == b"{}")
+    }
+
+    /// Returns the path of a duty's file. No id leads to another folder: escaped, it has no slash.
+    fn path_of(&self, duty: &DutyId) -> PathBuf {
+        let name = match duty.as_str() {
+            dots @ ("." | "..") => dots.replace('.', "%2E"),
+            _ => duty.to_string(),
+        };
+        fill_in(self.path.as_os_str(), &name).into()
+    }
+
+    /// Returns the state file of a duty.
+    pub(crate) fn file(&self, duty: &DutyId, recorder: Recorder) -> StateFile {
+        let (path, stored) = (self.path_of(duty), Arc::default());
+        StateFile { path, import: self.import, recorder, stored }
+    }
+}
+
+/// Replaces `{}` in a word.
+pub(crate) fn fill_in(word: &OsStr, value: &str) -> OsString {
+    let (mut filled, mut rest) = (Vec::new(), word.as_bytes());
+    while let Some(at) = rest.windows(2).position(|two| two == b"{}") {
+        filled.extend([&rest[..at], value.as_bytes()].concat());
+        rest = &rest[at + 2..];
+    }
+    filled.extend(rest);
+    OsString::from_vec(filled)
+}
+
+/// The state file of one duty.
+#[derive(Clone, Debug)]
+pub(crate) struct StateFile {
+    path: PathBuf,
+    import: bool,
+    recorder: Recorder,
+    /// Content that is stored, as far as this process knows.
+    stored: Arc<Mutex<Option<Vec<u8>>>>,
+}
+
+/// Content of a state file, and the identity of the file that it was read from.
+struct StateContent {
+    bytes: Vec<u8>,
+    file: Metadata,
+}
+
+impl StateFile {
+    /// Makes the file what the store has, before the program starts. The previous file is kept.
+    /// A file without a checkpoint in the store is refused, unless it is to be imported.
+    pub(crate) async fn restore(&self, hold: &Guard) -> Result<(), StoreError> {
+        let found = self.read()?;
+        let stored = match (hold.load().await?, found) {
+            (Some(checkpoint), found) => {
+                let stored = checkpoint.document.as_bytes().to_vec();
+                if found.as_ref().is_none_or(|found| found.bytes != stored) {
+                    self.replace(found.as_ref(), &stored)?;
+                }
+                stored
+            }
+            (None, Some(found)) => {
+                if found.bytes.is_empty() {
+                    let why = "it is empty, and the store has no checkpoint: remove it, to begin \
+                               from the start";
+                    return Err(self.unusable(why));
+                }
+                if !self.import {
+                    let path = self.path.display();
+                    let detail = format!("{} has no checkpoint, and {path} exists", hold.duty());
+                    return Err(StoreError::refused(Code::StateNotImported, detail));
+                }
+                self.check_form(&found.bytes)?;
+                hold.commit(Document::new(found.bytes.clone())?).await?;
+                found.bytes
+            }
+            (None, None) => return Ok(()),
+        };
+        self.set_stored(stored);
+        Ok(())
+    }
+
+    /// Starts to store what the program writes, until the result is finished.
+    pub(crate) fn follow(&self, hold: &Guard) -> io::Result<StateTask> {
+        StateTask::start(self.clone(), hold.clone())
+    }
+
+    /// Reads the file; `None` if it does not exist. A file that is replaced meanwhile is read again.
+    fn read(&self) -> Result<Option<StateContent>, StoreError> {
+        for _ in 0..MAX_READS {
+            match self.read_once() {
+                Ok(Some(content)) => return Ok(Some(content)),
+                Ok(None) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+                Err(error) => return Err(self.unusable(&error.to_string())),
+            }
+        }
+        Err(self.unusable("it keeps changing while it is read"))
+    }
+
+    /// Reads the file; `None` if it was changed or replaced meanwhile.
+    fn read_once(&self) -> io::Result<Option<StateContent>> {
+        let refused = |what| Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        let found = self.path.symlink_metadata()?;
+        if found.is_symlink() {
+            return refused("it is a symbolic link; name the file itself");
+        }
+        if !found.is_file() {
+            return refused("it is not a regular file");
+        }
+        // Neither a link nor a pipe that has taken its place.
+        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+        let mut file = File::options().read(true).custom_flags(flags).open(&self.path)?;
+        let before = file.metadata()?;
+        let most = Document::MAX_DOCUMENT_BYTES as u64;
+        if before.len() > most {
+            return refused(&format!("it has {} bytes, and the limit is {most}", before.len()));
+        }
+        let mut bytes = Vec::new();
+        (&mut file).take(most + 1).read_to_end(&mut bytes)?;
+        let same = |found: &Metadata| identity(found) == identity(&before);
+        let whole = bytes.len() as u64 == before.len() && same(&file.metadata()?);
+        Ok((whole && same(&self.path.symlink_metadata()?))
+            .then_some(StateContent { bytes, file: before }))
+    }
+
+    /// Refuses a content that a reader of the file would refuse.
+    fn check_form(&self, bytes: &[u8]) -> Result<(), StoreError> {
+        let is_json = self.path.extension() == Some(OsStr::new("json"));
+        match is_json.then(|| serde_json::from_slice::<serde::de::IgnoredAny>(bytes)) {
+            Some(Err(error)) => Err(self.unusable(&format!("it is not valid JSON: {error}"))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Replaces the file, and keeps the previous one beside it.
+    fn replace(&self, found: Option<&StateContent>, stored: &[u8]) -> Result<(), StoreError> {
+        let replaced = (|| {
+            if let Some(found) = found.filter(|found| !found.bytes.is_empty()) {
+                let mode = found.file.mode() & 0o777;
+                replace_or_create(&self.before(), &found.bytes, mode)?;
+            }
+            replace_or_create(&self.path, stored, NEW_STATE_MODE)
+        })();
+        replaced.map_err(|error| self.unusable(&format!("it cannot be replaced: {error}")))?;
+        if found.is_some() {
+            let before = self.before();
+            let reason =
+                format!("restored from the store; the file before is {}", before.display());
+            self.recorder.log_instance(tenure_core::LogLevel::Info, "state_restored", reason);
+        }
+        Ok(())
+    }
+
+    fn before(&self) -> PathBuf {
+        let mut name = self.path.clone().into_os_string();
+        name.push(BEFORE);
+        name.into()
+    }
+
+    fn unusable(&self, why: &str) -> StoreError {
+        let detail = format!("{}: {why}", self.path.display());
+        StoreError::refused(Code::BadStateFile, detail)
+    }
+
+    fn is_stored(&self, bytes: &[u8]) -> bool {
+        let stored = self.stored.lock().unwrap_or_else(PoisonError::into_inner);
+        stored.as_deref() == Some(bytes)
+    }
+
+    fn set_stored(&self, bytes: Vec<u8>) {
+        *self.stored.lock().unwrap_or_else(PoisonError::into_inner) = Some(bytes);
+    }
+}
+
+/// Fields that change when a file is written or replaced.
+fn identity(file: &Metadata) -> (u64, u64, u64, i64, i64) {
+    (file.dev(), file.ino(), file.len(), file.mtime(), file.mtime_nsec())
+}
+
+/// Whether two paths name the same file, as far as it exists.
+pub fn is_same_file(one: &Path, other: &Path) -> bool {
+    let real = |path: &Path| {
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let folder = path.parent().and_then(|folder| fs::canonicalize(folder).ok());
+        let whole = folder.zip(path.file_name()).map(|(folder, name)| folder.join(name));
+        fs::canonicalize(&path).ok().or(whole).unwrap_or(path)
+    };
+    real(one) == real(other)
+}
+
+#[cfg(test)]
+mod tests;
