@@ -151,7 +151,7 @@ impl GuardPool {
                 Some(CommandEvent::GuardFailed(what)) => return CommandEnd::GuardLost(what),
                 Some(CommandEvent::Remains(pid)) => log("not_ended", survivor_text(pid)),
                 Some(CommandEvent::Unwritten(error)) => {
-                    log("deadline_unwritten", error.to_string())
+                    log("deadline_unwritten", error.to_string());
                 }
                 Some(CommandEvent::Started(_) | CommandEvent::Stopped(_)) | None => {}
             }

@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::time::Duration;
 
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, getpid, kill_process, kill_process_group,
@@ -52,27 +54,46 @@ pub(crate) fn read_process(pid: &str) -> Option<ProcessEntry> {
     parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// State of a process, or of several together.
+/// State of the processes of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ProcessState {
+pub(crate) enum FamilyState {
+    /// The first process runs, and none is ending.
     Alive,
-    /// It is ending or has ended; the reason is not known.
-    Exiting,
-    /// A signal has ended it, or another one of them.
+    /// A process is ending, or the first one has ended; the reason is not known.
+    Ending,
+    /// A signal is ending a process.
     Killed,
 }
 
-/// Returns the state of a command: of its first process, unless a signal is ending a descendant of
-/// this process. A descendant that was killed and reaped before is not seen.
-pub(crate) fn state_of_family(first: Pid) -> ProcessState {
-    let entry = read_process(&first.as_raw_pid().to_string());
-    let is_ending = |entry: &ProcessEntry| entry.exiting && entry.killed;
-    match entry {
-        Some(entry) if is_ending(&entry) => ProcessState::Killed,
-        _ if all_descendants(&[]).iter().any(is_ending) => ProcessState::Killed,
-        Some(entry) if !entry.exiting => ProcessState::Alive,
-        _ => ProcessState::Exiting,
+/// Returns the state of a command, whose first process is given. A process that has ended and was
+/// reaped by its parent is not seen.
+pub(crate) fn family_state(first: Option<Pid>) -> FamilyState {
+    let first = first.and_then(|pid| read_process(&pid.as_raw_pid().to_string()));
+    let all = all_descendants(&[]);
+    match first {
+        _ if all.iter().any(|entry| entry.exiting && entry.killed) => FamilyState::Killed,
+        // A zombie has closed its files.
+        _ if all.iter().any(|entry| entry.exiting && entry.alive) => FamilyState::Ending,
+        Some(first) if !first.exiting => FamilyState::Alive,
+        _ => FamilyState::Ending,
     }
+}
+
+/// Whether a descendant of this process has a file open for writing.
+pub(crate) fn is_being_written(device: u64, inode: u64) -> bool {
+    let files = |entry: &ProcessEntry| fs::read_dir(format!("/proc/{}/fd", entry.pid.as_raw_pid()));
+    let writes = |file: fs::DirEntry| {
+        let same = fs::metadata(file.path());
+        if !same.is_ok_and(|found| found.dev() == device && found.ino() == inode) {
+            return false;
+        }
+        let info = file.path().to_string_lossy().replacen("/fd/", "/fdinfo/", 1);
+        let info = fs::read_to_string(info).unwrap_or_default();
+        let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
+        let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
+        flags.is_some_and(|flags| flags & OFlags::RWMODE.bits() != OFlags::RDONLY.bits())
+    };
+    descendants(&[]).iter().filter_map(|entry| files(entry).ok()).flatten().flatten().any(writes)
 }
 
 /// Whether `/proc` belongs to the PID namespace of this process. After `unshare` it may still be

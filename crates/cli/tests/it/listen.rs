@@ -13,7 +13,7 @@ use crate::tenure::Tenure;
 
 /// Returns the address that a process listens on, from its log.
 #[track_caller]
-fn address(tenure: &Tenure, log: &str) -> SocketAddr {
+pub fn address(tenure: &Tenure, log: &str) -> SocketAddr {
     let found = || {
         let text = tenure.text(log);
         let lines = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
@@ -27,7 +27,7 @@ fn address(tenure: &Tenure, log: &str) -> SocketAddr {
 }
 
 /// Returns status line and body.
-fn get(at: SocketAddr, path: &str) -> (String, String) {
+pub fn get(at: SocketAddr, path: &str) -> (String, String) {
     let mut socket = TcpStream::connect(at).unwrap();
     socket.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).unwrap();
     let mut answer = String::new();
@@ -37,7 +37,7 @@ fn get(at: SocketAddr, path: &str) -> (String, String) {
 }
 
 /// Returns every series with its value.
-fn metrics(at: SocketAddr) -> BTreeMap<String, String> {
+pub fn metrics(at: SocketAddr) -> BTreeMap<String, String> {
     let (status, body) = get(at, "/metrics");
     assert_eq!(status, "HTTP/1.1 200 OK");
     let samples = body.lines().filter(|line| !line.starts_with('#'));

@@ -5,6 +5,7 @@
     reason = "a panic is how a test fails, in its helpers as well"
 )]
 
+mod api;
 mod beat;
 mod bucket;
 mod checkpoint;
@@ -29,6 +30,7 @@ mod secrets;
 mod serving;
 mod share;
 mod shell;
+mod state;
 mod stores;
 mod stories;
 mod switchboard;

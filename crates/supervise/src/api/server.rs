@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use hyper::Request;
 use hyper::body::Incoming;
-use hyper::header::{AUTHORIZATION, HOST};
+use hyper::header::{AUTHORIZATION, HOST, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -187,7 +187,7 @@ async fn respond_at(
     grants: Arc<GrantTable>,
     address: SocketAddr,
 ) -> ApiResponse {
-    let header = |name| request.headers().get(name).map(|value| value.as_bytes());
+    let header = |name| request.headers().get(name).map(HeaderValue::as_bytes);
     let port = address.port();
     let hosts = [address.to_string(), format!("localhost:{port}")];
     if !header(HOST).is_some_and(|host| hosts.iter().any(|own| own.as_bytes() == host)) {

@@ -1,6 +1,7 @@
 //! Task that stores what the program writes into its state file.
 
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::time::Duration;
 
 use rustix::process::Pid;
@@ -11,11 +12,11 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
+use super::StateFile;
 use super::watch::{FileChange, FileWatch};
-use super::{StateContent, StateFile};
 use crate::guard::ExitStatus;
 use crate::observe::LogEvent;
-use crate::process_tree::{self, ProcessState};
+use crate::process_tree::{FamilyState, family_state, is_being_written};
 
 /// Pause between two commits: at most five a second.
 const COMMIT_PAUSE: Duration = Duration::from_millis(200);
@@ -41,7 +42,9 @@ impl StateTask {
             hold,
             watch,
             process: seen_process,
+            changed: None,
             doubtful: false,
+            spoiled: None,
             complaint: String::new(),
         };
         let task = tokio::spawn(follower.run(finished));
@@ -62,15 +65,24 @@ impl StateTask {
     }
 }
 
+type PendingCommit = BoxFuture<'static, Result<PutOutcome, StoreError>>;
+
 /// Contents that wait to be stored: one commit at a time, the newest content next.
 struct CommitQueue {
     hold: Guard,
     waiting: Option<Vec<u8>>,
-    running: Option<(Vec<u8>, BoxFuture<'static, Result<PutOutcome, StoreError>>)>,
+    running: Option<(Vec<u8>, PendingCommit)>,
     /// Earliest start of the next commit.
     next_at: LocalInstant,
     /// Pause after the next failure.
     pause: Duration,
+}
+
+enum QueueEvent {
+    /// The next commit may start.
+    Ready,
+    /// A commit has ended.
+    Ended(Result<PutOutcome, StoreError>),
 }
 
 impl CommitQueue {
@@ -83,23 +95,28 @@ impl CommitQueue {
         self.waiting.is_none() && self.running.is_none()
     }
 
-    /// Waits until a commit has ended. Cancellation-safe.
-    async fn next(&mut self) -> Result<PutOutcome, StoreError> {
+    /// Waits until a commit has ended; if `looks`, also until the next one may start.
+    /// Cancellation-safe.
+    async fn next(&mut self, looks: bool) -> QueueEvent {
         loop {
             if let Some((_, commit)) = &mut self.running {
-                return commit.await;
+                return QueueEvent::Ended(commit.await);
             }
-            if self.waiting.is_none() {
+            if self.waiting.is_none() && !looks {
                 return std::future::pending().await;
             }
             sleep(self.next_at.since(BootClock.now())).await;
+            if looks {
+                return QueueEvent::Ready;
+            }
             self.start();
         }
     }
 
+    /// Starts the next commit, if there is one.
     fn start(&mut self) {
-        let Some(content) = self.waiting.take() else { return };
         self.next_at = BootClock.now().plus(COMMIT_PAUSE);
+        let Some(content) = self.waiting.take() else { return };
         let (hold, document) = (self.hold.clone(), Document::new(content.clone()));
         let commit = async move {
             // After a pause of this process, the store has to confirm the hold first.
@@ -138,8 +155,12 @@ struct Follower {
     watch: FileWatch,
     process: watch::Receiver<Option<Pid>>,
     commits: CommitQueue,
+    /// The last change that was not looked at.
+    changed: Option<FileChange>,
     /// Whether the file was written in place by a process that may have been killed.
     doubtful: bool,
+    /// Content that a process was writing when it was killed.
+    spoiled: Option<Vec<u8>>,
     /// The problem that was logged last.
     complaint: String,
 }
@@ -150,10 +171,14 @@ impl Follower {
             tokio::select! {
                 biased;
                 finished = &mut finished => return self.end(finished.unwrap_or(None)).await,
-                changes = self.watch.changes() => {
-                    changes.into_iter().for_each(|change| self.changed(change));
-                }
-                result = self.commits.next() => self.committed(result),
+                changes = self.watch.changes() => self.note(changes),
+                event = self.commits.next(self.changed.is_some()) => match event {
+                    QueueEvent::Ready => {
+                        self.look();
+                        self.commits.start();
+                    }
+                    QueueEvent::Ended(result) => self.committed(result),
+                },
             }
         }
     }
@@ -165,41 +190,57 @@ impl Follower {
         }
     }
 
-    fn changed(&mut self, change: FileChange) {
-        match change {
-            FileChange::Replaced => self.take(false),
-            FileChange::Closed => match self.writer() {
-                ProcessState::Alive => self.take(true),
-                // Its exit status decides, when it is known.
-                ProcessState::Exiting => self.doubtful = true,
-                ProcessState::Killed => self.log(LogLevel::Debug, "written by a killed process"),
-            },
-            FileChange::FolderGone => {
-                self.log(LogLevel::Warn, "its folder is gone: changes are not noticed any more");
+    fn note(&mut self, changes: Vec<FileChange>) {
+        for change in changes {
+            match change {
+                FileChange::FolderGone => {
+                    self.log(LogLevel::Warn, "its folder is gone: no change is noticed any more");
+                }
+                change => self.changed = Some(change),
             }
         }
     }
 
-    /// State of the processes that may have written the file in place.
-    fn writer(&self) -> ProcessState {
-        match *self.process.borrow() {
-            Some(process) => process_tree::state_of_family(process),
-            None => ProcessState::Exiting,
-        }
-    }
-
-    /// Reads the file, and makes its content the next one to store.
-    fn take(&mut self, in_place: bool) {
+    /// Reads the file, and makes its content the next one to store if it is whole.
+    fn look(&mut self) {
+        let Some(change) = self.changed.take() else { return };
         let content = match self.file.read() {
-            Ok(Some(StateContent { bytes, .. })) => bytes,
+            Ok(Some(content)) => content,
             // It was removed or is being replaced: another change follows.
             Ok(None) => return,
             Err(error) => return self.complain(&error),
         };
-        if in_place && let Err(error) = self.file.check_form(&content) {
-            return self.complain(&error);
+        let family = family_state(*self.process.borrow());
+        // Its writer closes it later, which is another change.
+        if is_being_written(content.file.dev(), content.file.ino()) {
+            return;
         }
-        self.doubtful = false;
+        self.note(self.watch.pending());
+        match (change, family) {
+            // It may have been changed after it was renamed and before it was read.
+            _ if self.changed.is_some() => {}
+            (FileChange::Replaced, FamilyState::Alive) => self.take(content.bytes, false),
+            (FileChange::Closed, FamilyState::Alive) => self.take(content.bytes, true),
+            // The exit status decides, when it is known.
+            (FileChange::Replaced, _) => self.changed = Some(change),
+            (_, family) => {
+                self.doubtful = true;
+                self.spoiled = (family == FamilyState::Killed).then_some(content.bytes);
+            }
+        }
+    }
+
+    /// Makes a whole content the next one to store.
+    fn take(&mut self, content: Vec<u8>, in_place: bool) {
+        if in_place {
+            if self.spoiled.as_ref() == Some(&content) {
+                return;
+            }
+            if let Err(error) = self.file.check_form(&content) {
+                return self.complain(&error);
+            }
+        }
+        (self.doubtful, self.spoiled) = (false, None);
         let known = match &self.commits.running {
             Some((running, _)) => *running == content,
             None => self.file.is_stored(&content),
@@ -210,25 +251,27 @@ impl Follower {
     /// Stores the last whole content while the hold is valid.
     async fn end(mut self, status: Option<ExitStatus>) {
         let exited = matches!(status, Some(ExitStatus::Code(_)));
-        for change in self.watch.pending() {
-            match change {
-                FileChange::Replaced => self.take(false),
-                FileChange::Closed => self.doubtful = true,
-                FileChange::FolderGone => {}
+        self.note(self.watch.pending());
+        let replaced = self.changed == Some(FileChange::Replaced);
+        self.doubtful |= self.changed == Some(FileChange::Closed);
+        // After an exit of its own, also a content that no event has reported is whole.
+        if exited || replaced {
+            match self.file.read() {
+                Ok(Some(content)) => self.take(content.bytes, !replaced),
+                Ok(None) => {}
+                Err(error) => self.complain(&error),
             }
         }
-        if exited {
-            // Also what no event has reported.
-            self.take(true);
-        } else if self.doubtful {
-            let reason = "the command was killed while it may have been writing the file in place";
+        if self.doubtful && (self.spoiled.is_some() || !exited) {
+            let reason = "not stored: a process was killed that may have been writing it in place";
             self.log(LogLevel::Warn, reason);
         }
         let hold = self.hold.clone();
         let rest = async {
             while !self.commits.is_empty() {
-                let result = self.commits.next().await;
-                self.committed(result);
+                if let QueueEvent::Ended(result) = self.commits.next(false).await {
+                    self.committed(result);
+                }
             }
         };
         tokio::select! {

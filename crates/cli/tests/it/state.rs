@@ -1,0 +1,336 @@
+//! `--state`: a state file that follows the store.
+
+use rustix::process::{Signal, kill_process};
+use serde_json::Value;
+use tenure_core::Clock;
+use tenure_store::BootClock;
+use testkit::{Proxy, RedisOptions, RedisServer, TEST_REDIS, service, wait_until};
+
+use crate::api::shared_stores;
+use crate::running::{LIMIT, STAY, all_gone};
+use crate::tenure::{Ran, Tenure};
+
+/// Arguments of `tenure run --state` for the duty `g/d`.
+fn run_with<'a>(
+    store: &'a str,
+    file: &'a str,
+    options: &[&'a str],
+    script: &'a str,
+) -> Vec<&'a str> {
+    let before = ["run", "--store", store, "--duty", "g/d", "--state", file];
+    let ttl = if options.contains(&"--ttl") { &[][..] } else { &["--ttl", "3s"] };
+    [&before[..], ttl, options, &["--", "sh", "-c", script]].concat()
+}
+
+fn run(tenure: &Tenure, file: &str, options: &[&str], script: &str) -> Ran {
+    tenure.run(&run_with(&tenure.sqlite("tenure.db"), file, options, script))
+}
+
+/// Returns the checkpoint as text; `None` if there is none.
+fn stored_in(tenure: &Tenure, store: &str) -> Option<String> {
+    let ran = tenure.run(&["checkpoint", "get", "g/d", "--store", store]);
+    (ran.code == Some(0)).then_some(ran.stdout)
+}
+
+fn stored(tenure: &Tenure) -> Option<String> {
+    stored_in(tenure, &tenure.sqlite("tenure.db"))
+}
+
+/// Number of versions of the checkpoint.
+fn versions(tenure: &Tenure) -> u64 {
+    let history = tenure.run(&["checkpoint", "history", "g/d", "--json"]).json();
+    history["checkpoints"][0]["version"].as_u64().unwrap()
+}
+
+/// Shell function that replaces the file in one step.
+const WRITE: &str = "write() { echo \"{\\\"n\\\": $1}\" > new; mv new cursor.json; }";
+
+#[test]
+fn the_next_host_continues_with_the_file_of_the_last() {
+    for store in shared_stores(&Tenure::new()) {
+        let hosts = [Tenure::new(), Tenure::new()];
+        let script = format!("{WRITE}; cat cursor.json 2> none; write $N; exit 7");
+        for (n, tenure) in hosts.iter().chain(&hosts).enumerate() {
+            let mut command = tenure.command(&run_with(&store, "cursor.json", &[], &script));
+            let ran = Ran::of(command.env("N", n.to_string()).output().unwrap());
+            assert_eq!(ran.code, Some(7), "{ran:?}");
+            let before = if n == 0 { String::new() } else { format!("{{\"n\": {}}}\n", n - 1) };
+            assert_eq!(ran.stdout, before, "{store}: {ran:?}");
+            assert_eq!(stored_in(tenure, &store), Some(format!("{{\"n\": {n}}}\n")));
+        }
+        // What was there before is kept beside it.
+        assert_eq!(hosts[0].text("cursor.json.before"), "{\"n\": 0}\n");
+        assert_eq!(hosts[0].text("cursor.json"), "{\"n\": 2}\n");
+    }
+}
+
+#[test]
+fn a_file_that_the_store_does_not_know_is_refused_or_imported() {
+    let tenure = Tenure::new();
+    std::fs::write(tenure.path("cursor.json"), "{\"n\": 41}").unwrap();
+    let ran = run(&tenure, "cursor.json", &[], "echo ran");
+    assert_eq!((ran.code, &*ran.stdout), (Some(125), ""), "{ran:?}");
+    for said in ["DT019: ", "cursor.json exists", "--state-import", "was not changed"] {
+        assert!(ran.stderr.contains(said), "{said}: {ran:?}");
+    }
+    assert_eq!((stored(&tenure), tenure.text("cursor.json")), (None, "{\"n\": 41}".to_owned()));
+    let ran = run(&tenure, "cursor.json", &["--state-import"], "cat cursor.json");
+    assert_eq!(ran.stdout, "{\"n\": 41}", "{ran:?}");
+    assert_eq!(stored(&tenure), Some("{\"n\": 41}".to_owned()));
+    // From then on the option does nothing.
+    std::fs::write(tenure.path("cursor.json"), "{\"n\": 7}").unwrap();
+    let ran = run(&tenure, "cursor.json", &["--state-import"], "cat cursor.json");
+    assert_eq!(ran.stdout, "{\"n\": 41}", "{ran:?}");
+    assert_eq!(tenure.text("cursor.json.before"), "{\"n\": 7}");
+}
+
+#[test]
+fn a_file_that_cannot_be_used_is_refused_and_nothing_is_lost() {
+    let tenure = Tenure::new();
+    let large = "x".repeat(256 * 1024 + 1);
+    for (name, content) in
+        [("real", "1"), ("empty", ""), ("large", &*large), ("bad.json", "{\"n\":")]
+    {
+        std::fs::write(tenure.path(name), content).unwrap();
+    }
+    std::fs::create_dir(tenure.path("folder")).unwrap();
+    std::os::unix::fs::symlink("real", tenure.path("link")).unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        tenure.path("pipe"),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+        0,
+    )
+    .unwrap();
+    for (file, why) in [
+        ("folder", "folder: it is not a regular file"),
+        ("pipe", "pipe: it is not a regular file"),
+        ("link", "link: it is a symbolic link; name the file itself"),
+        ("large", "large: it has 262145 bytes, and the limit is 262144"),
+        ("empty", "empty: it is empty, and the store has no checkpoint"),
+        ("bad.json", "bad.json: it is not valid JSON"),
+        ("none/cursor.json", "cannot watch the state file"),
+    ] {
+        let ran = run(&tenure, file, &["--state-import"], "echo ran > ran");
+        assert_eq!(ran.code, Some(125), "{ran:?}");
+        assert!(ran.stderr.contains(why), "{why}: {ran:?}");
+        assert_eq!(stored(&tenure), None, "{file}");
+    }
+    assert_eq!((tenure.text("large"), tenure.text("real")), (large, "1".to_owned()));
+    // The store has a checkpoint that cannot be put into place.
+    run(&tenure, "real", &["--state-import"], "true");
+    let ran = run(&tenure, "/proc/cursor.json", &[], "echo ran > ran");
+    assert!(ran.stderr.contains("DT018: ") && ran.stderr.contains("cannot be replaced"), "{ran:?}");
+    assert!(!tenure.path("ran").exists());
+}
+
+#[test]
+fn the_cursor_of_a_cursor_file_store_is_no_state_file() {
+    let tenure = Tenure::new();
+    for file in ["cursor.json", "./cursor.json"] {
+        let ran = tenure.run(&run_with("file:cursor.json", file, &[], "true"));
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+        assert!(ran.stderr.contains("is the cursor of the store"), "{ran:?}");
+    }
+    assert!(!tenure.path("cursor.json").exists());
+}
+
+/// A file of several duties would be overwritten by each of them.
+#[test]
+fn several_duties_need_a_file_each() {
+    let tenure = Tenure::new();
+    let words = |file| {
+        [
+            "run",
+            "--group",
+            "g",
+            "--shards",
+            "2",
+            "--state",
+            file,
+            "--",
+            "sh",
+            "-c",
+            "echo $TENURE_SHARD > new-{}; mv new-{} at-{}",
+        ]
+    };
+    let ran = tenure.run(&words("cursor.json"));
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(ran.stderr.contains("cursor-{}.json"), "{ran:?}");
+    let running = tenure.start("a", &words("at-{}"));
+    let get = |shard: &str| tenure.run(&["checkpoint", "get", shard]);
+    let both = || ["g/0", "g/1"].iter().all(|shard| get(shard).code == Some(0));
+    wait_until("both are stored", LIMIT, both).unwrap();
+    running.signal(Signal::TERM);
+    running.exits(128 + 15);
+    assert_eq!((get("g/0").ok(), get("g/1").ok()), ("0\n".to_owned(), "1\n".to_owned()));
+}
+
+#[test]
+fn writes_in_place_are_stored_when_they_are_whole() {
+    let tenure = Tenure::new();
+    let script = format!(
+        "printf '{{\"n\": 1}}' > cursor.json; read go < go
+         printf '{{\"n\":' > cursor.json; read go < go
+         printf '{{\"n\": 3}}' > cursor.json; {STAY}"
+    );
+    rustix::fs::mkfifoat(rustix::fs::CWD, tenure.path("go"), rustix::fs::Mode::RWXU).unwrap();
+    let store = tenure.sqlite("tenure.db");
+    let running = tenure.start("a", &run_with(&store, "cursor.json", &[], &script));
+    let reaches = |content: &str| {
+        wait_until(content, LIMIT, || stored(&tenure).as_deref() == Some(content)).unwrap();
+    };
+    reaches("{\"n\": 1}");
+    std::fs::write(tenure.path("go"), "\n").unwrap();
+    // Half of a document is logged, and not stored.
+    tenure.said(&running, "it is not valid JSON");
+    assert_eq!(stored(&tenure).as_deref(), Some("{\"n\": 1}"));
+    std::fs::write(tenure.path("go"), "\n").unwrap();
+    reaches("{\"n\": 3}");
+    running.signal(Signal::TERM);
+    running.exits(128 + 15);
+}
+
+/// Without a format, only the end of the writer tells half a file from a whole one.
+#[test]
+fn what_a_killed_program_has_written_in_place_is_not_stored() {
+    let tenure = Tenure::new();
+    run(&tenure, "cursor", &[], "echo 0 > new; mv new cursor").ok();
+    for script in ["", "echo 1 > new; mv new cursor; "] {
+        let script = format!("{script}exec 9> cursor; printf 1 >&9; kill -9 $$");
+        let ran = run(&tenure, "cursor", &[], &script);
+        assert_eq!(ran.code, Some(128 + 9), "{ran:?}");
+        assert!(ran.stderr.contains("may have been writing it in place"), "{ran:?}");
+        let kept = stored(&tenure).unwrap();
+        assert!(kept == "0\n" || (kept == "1\n" && script.contains("mv")), "{kept:?}");
+    }
+    // The same, by a program that closes it: the last whole content counts, whatever the exit code.
+    for (end, code) in [("exit 3", 3), ("exec 9>&-; exit 4", 4)] {
+        let script = format!("exec 9> cursor; printf {code}2 >&9; {end}");
+        assert_eq!(run(&tenure, "cursor", &[], &script).code, Some(code));
+        assert_eq!(stored(&tenure), Some(format!("{code}2")));
+    }
+    // A file that was renamed into place is whole, however its writer ends.
+    let ran = run(&tenure, "cursor", &[], "echo 9 > new; mv new cursor; kill -9 $$");
+    assert_eq!((ran.code, stored(&tenure)), (Some(128 + 9), Some("9\n".to_owned())));
+}
+
+/// One commit at a time, the newest content next, at most five a second.
+#[test]
+fn a_file_that_changes_all_the_time_is_stored_now_and_then() {
+    let tenure = Tenure::new();
+    let script = format!("{WRITE}; n=0; while [ $n -lt 400 ]; do n=$((n + 1)); write $n; done");
+    let began = BootClock.now();
+    run(&tenure, "cursor.json", &[], &script).ok();
+    let took = BootClock.now().since(began);
+    assert_eq!(stored(&tenure).as_deref(), Some("{\"n\": 400}\n"));
+    let most = took.as_millis() as u64 / 200 + 2;
+    assert!(versions(&tenure) <= most, "{} versions in {took:?}", versions(&tenure));
+    // Every stored version was a whole one.
+    let history = tenure.run(&["checkpoint", "history", "g/d", "--json"]).json();
+    for old in history["checkpoints"].as_array().unwrap() {
+        assert!(old["document"]["n"].is_u64(), "{old}");
+    }
+}
+
+/// The last content of the old holder is what the next one begins with.
+#[test]
+fn a_planned_handover_loses_nothing() {
+    let (tenure, other) = (Tenure::new(), Tenure::new());
+    let store = tenure.sqlite("tenure.db");
+    let script = format!("{WRITE}; trap 'write 99; exit 0' TERM; write 1; echo >> ready; {STAY}");
+    let first = tenure.start("a", &run_with(&store, "cursor.json", &[], &script));
+    tenure.lines("ready", 1);
+    let script = format!("cp cursor.json got.new; mv got.new got; {STAY}");
+    let second = other.start("b", &run_with(&store, "cursor.json", &[], &script));
+    other.said(&second, "\"event\":\"standby\"");
+    first.signal(Signal::TERM);
+    first.exits(0);
+    assert_eq!(other.lines("got", 1), ["{\"n\": 99}"]);
+    second.signal(Signal::TERM);
+    second.exits(128 + 15);
+}
+
+/// After `kill -9` of everything, the store has what was committed, and the next host gets it.
+#[test]
+fn a_killed_host_is_continued_from_what_it_has_stored() {
+    let (tenure, other) = (Tenure::new(), Tenure::new());
+    let store = tenure.sqlite("tenure.db");
+    let script = format!(
+        "{WRITE}; n=0; echo $$ > pid; while :; do n=$((n + 1)); write $n; read -t 0.01 x < /dev/null; done"
+    );
+    let first = tenure.start("a", &run_with(&store, "cursor.json", &[], &script));
+    let n = |text: &str| serde_json::from_str::<Value>(text).ok()?["n"].as_u64();
+    let at = || stored(&tenure).and_then(|text| n(&text)).unwrap_or(0);
+    wait_until("some is stored", LIMIT, || at() >= 3).unwrap();
+    let guard = first.guard();
+    for pid in [guard, first.pid()] {
+        kill_process(pid, Signal::STOP).unwrap();
+    }
+    let known = at();
+    for pid in [guard, first.pid()] {
+        kill_process(pid, Signal::KILL).unwrap();
+    }
+    wait_until("the program is gone", LIMIT, || all_gone(&tenure.pids("pid", 1))).unwrap();
+    let ran = other.run(&run_with(&store, "cursor.json", &[], "cat cursor.json"));
+    let got = n(&ran.ok()).unwrap();
+    // The store may lag behind the file, and never leads it.
+    assert!(got >= known && got <= n(&tenure.text("cursor.json")).unwrap(), "{got} {known}");
+}
+
+/// While the store is away the program goes on, and the newest content is stored later.
+#[test]
+fn what_is_written_while_the_store_is_away_is_stored_later() {
+    if service(TEST_REDIS).is_none() {
+        return;
+    }
+    let server = RedisServer::start(RedisOptions::default()).unwrap();
+    let proxy = Proxy::start(server.port()).unwrap();
+    let (tenure, store) = (Tenure::new(), format!("redis://127.0.0.1:{}/0", proxy.port()));
+    let script = format!(
+        "{WRITE}; write 1; echo >> ready; read go < go; write 2; write 3; echo >> ready; {STAY}"
+    );
+    rustix::fs::mkfifoat(rustix::fs::CWD, tenure.path("go"), rustix::fs::Mode::RWXU).unwrap();
+    let options = ["--ttl", "60s"];
+    let running = tenure.start("a", &run_with(&store, "cursor.json", &options, &script));
+    tenure.lines("ready", 1);
+    let direct = server.url();
+    let reaches = |content: &str| {
+        let seen = || stored_in(&tenure, &direct).as_deref() == Some(content);
+        wait_until(content, LIMIT, seen).unwrap();
+    };
+    reaches("{\"n\": 1}\n");
+    proxy.cut();
+    std::fs::write(tenure.path("go"), "\n").unwrap();
+    tenure.lines("ready", 2);
+    tenure.said(&running, "\"event\":\"commit_refused\"");
+    proxy.restore().unwrap();
+    reaches("{\"n\": 3}\n");
+    running.signal(Signal::TERM);
+    running.exits(128 + 15);
+}
+
+#[test]
+fn each_target_of_a_poll_has_its_state() {
+    let tenure = Tenure::new();
+    let script = "n=$(cat at-$1 2> none || echo 0); echo $((n + 1)) > new-$1; mv new-$1 at-$1";
+    let words = ["poll", "--targets", "list:a,b", "--every", "300ms", "--state", "at-{}"];
+    let words = [&words[..], &["--", "sh", "-c", script, "sh", "{}"]].concat();
+    let count = |target: &str| {
+        let ran = tenure.run(&["checkpoint", "get", &format!("poll/{target}")]);
+        ran.stdout.trim().parse::<u64>().unwrap_or(0)
+    };
+    let mut last = [0, 0];
+    for round in 0..2 {
+        let running = tenure.start("a", &words);
+        let more = || count("a") >= last[0] + 2 && count("b") >= last[1] + 2;
+        wait_until("both are polled", LIMIT, more).unwrap();
+        running.signal(Signal::TERM);
+        running.exits(0);
+        last = [count("a"), count("b")];
+        // The store, not the file, says where the next one begins.
+        std::fs::write(tenure.path("at-a"), "1000\n").unwrap();
+        assert!(last[0] < 1000, "{round}: {last:?}");
+    }
+}
