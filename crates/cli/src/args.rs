@@ -204,7 +204,9 @@ pub(crate) enum TenureCommand {
 }
 
 #[derive(clap::Args)]
-#[command(group(clap::ArgGroup::new("each").args(["shards", "targets", "partitions"])))]
+#[command(group(
+    clap::ArgGroup::new("each").args(["shards", "targets", "partitions"]).conflicts_with("duty")
+))]
 pub(crate) struct RunCommandArgs {
     /// Duty to hold, as GROUP/NAME
     #[arg(long, value_name = "GROUP/NAME", required_unless_present = "group")]

@@ -12,6 +12,7 @@ mod checkpoint;
 mod connectors;
 mod doctor;
 mod drain;
+mod each;
 mod errors;
 mod formats;
 mod golden;
