@@ -254,12 +254,19 @@ pub(crate) struct PollArgs {
     /// Group of instances that share the targets
     #[arg(long, default_value = "poll")]
     pub(crate) group: String,
-    /// Interval between polls of a target
+    /// Interval between polls of a target that has none of its own
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     pub(crate) every: Duration,
-    /// Timeout of one poll: TERM, then KILL after the grace period
+    /// Timeout of one poll of a target that has none of its own: TERM, then KILL after the grace
+    /// period
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
     pub(crate) timeout: Duration,
+    /// Attempts after a failed poll, before the next interval
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) retries: u32,
+    /// Pause before the first of them; it doubles with each, less up to a quarter
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
+    pub(crate) retry_delay: Duration,
     /// Interval between reads of the target list
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     pub(crate) list_every: Duration,

@@ -158,6 +158,7 @@ impl args::PollArgs {
         check_time("--every", self.every, MIN_INTERVAL, MAX_INTERVAL)?;
         check_time("--list-every", self.list_every, MIN_INTERVAL, MAX_INTERVAL)?;
         check_time("--timeout", self.timeout, MIN_INTERVAL, MAX_INTERVAL)?;
+        check_time("--retry-delay", self.retry_delay, MIN_INTERVAL, MAX_INTERVAL)?;
         check_count("--jobs", self.jobs, 1, MAX_JOBS)?;
         Ok(PollSettings {
             targets: TargetsUrl::parse(&self.targets).map_err(StoreError::from)?.open(),
@@ -165,6 +166,8 @@ impl args::PollArgs {
             member,
             every: self.every,
             timeout: self.timeout,
+            retries: self.retries,
+            retry_delay: self.retry_delay,
             list_every: self.list_every,
             jobs: self.jobs,
             command: self.command.clone(),

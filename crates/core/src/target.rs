@@ -1,6 +1,7 @@
 //! Targets: lists of duties that change at run time.
 
 use std::fmt::Debug;
+use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -15,12 +16,16 @@ pub struct Target {
     pub zone: Option<Label>,
     /// It exists, but is paused: its holder stops and releases it.
     pub paused: bool,
+    /// Interval between two polls, if it has one of its own.
+    pub every: Option<Duration>,
+    /// Time that a poll may take, if it has a limit of its own.
+    pub timeout: Option<Duration>,
 }
 
 impl Target {
-    /// Creates a target without a preferred zone.
+    /// Creates a target without settings of its own.
     pub fn new(id: DutyId) -> Self {
-        Self { id, zone: None, paused: false }
+        Self { id, zone: None, paused: false, every: None, timeout: None }
     }
 }
 

@@ -7,6 +7,8 @@ use crate::error::{TargetsError, bad};
 pub(crate) struct Columns {
     pub(crate) zone: Option<usize>,
     pub(crate) paused: Option<usize>,
+    pub(crate) every: Option<usize>,
+    pub(crate) timeout: Option<usize>,
 }
 
 impl Columns {
@@ -19,7 +21,12 @@ impl Columns {
             let known = match name.to_ascii_lowercase().as_str() {
                 "zone" => &mut columns.zone,
                 "paused" => &mut columns.paused,
-                _ => return Err(bad(format!("column {name:?} is neither zone nor paused"))),
+                "every" => &mut columns.every,
+                "timeout" => &mut columns.timeout,
+                _ => {
+                    let known = "zone, paused, every and timeout";
+                    return Err(bad(format!("column {name:?} is none of {known}")));
+                }
             };
             if known.replace(at).is_some() {
                 return Err(bad(format!("the query has two columns {name:?}")));
@@ -36,8 +43,9 @@ mod tests {
     #[test]
     fn columns_are_found_by_name() {
         let columns = |names: &[&str]| Columns::new(names.iter().copied());
-        let found = columns(&["paused", "Paused", "zone"]).unwrap();
-        assert_eq!(found, Columns { zone: Some(2), paused: Some(1) });
+        let found = columns(&["paused", "Paused", "zone", "timeout", "every"]).unwrap();
+        let (zone, paused, every, timeout) = (Some(2), Some(1), Some(4), Some(3));
+        assert_eq!(found, Columns { zone, paused, every, timeout });
         assert_eq!(columns(&["anything"]).unwrap(), Columns::default());
         for bad in [&[][..], &["id", "is_paused"], &["id", "zone", "zone"]] {
             assert!(columns(bad).is_err(), "{bad:?}");

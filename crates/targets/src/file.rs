@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tenure_core::{DutyId, Listing, StoreError, Targets};
 
-use crate::collect::Collector;
+use crate::collect::{Collector, Entry};
 use crate::error::{TargetsError, bad};
 use crate::{TIMEOUT, blocking, json, within};
 
@@ -104,7 +104,8 @@ fn lines(text: &mut impl BufRead, most: usize) -> Result<Listing, TargetsError> 
         if word.is_empty() || word.starts_with('#') {
             continue;
         }
-        list.add(word, None, false).map_err(|error| error.at(format_args!("line {number}")))?;
+        list.add(&Entry { id: word, ..Entry::default() })
+            .map_err(|error| error.at(format_args!("line {number}")))?;
     }
     Ok(list.finish())
 }

@@ -1,5 +1,5 @@
-//! Lists in JSON: `["a", {"id": "b", "zone": "eu", "paused": true}]`, or an object that has such a
-//! list as its `targets`.
+//! Lists in JSON: `["a", {"id": "b", "zone": "eu", "paused": true, "every": "30s"}]`, or an object
+//! that has such a list as its `targets`.
 //!
 //! Entries are read one by one, so that reading a list that is too long stops at the limit.
 
@@ -11,7 +11,7 @@ use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visito
 use serde::{Deserialize, Deserializer as _};
 use tenure_core::Listing;
 
-use crate::collect::Collector;
+use crate::collect::{Collector, Entry, EntryTime};
 use crate::error::{TargetsError, bad};
 
 pub(crate) fn read(source: impl Read, most: usize) -> Result<Listing, TargetsError> {
@@ -32,8 +32,8 @@ struct ListReader {
 }
 
 impl ListReader {
-    fn add<E: Error>(&mut self, id: &str, zone: Option<&str>, paused: bool) -> Result<(), E> {
-        self.list.add(id, zone, paused).map_err(|problem| {
+    fn add<E: Error>(&mut self, entry: &Entry<'_>) -> Result<(), E> {
+        self.list.add(entry).map_err(|problem| {
             let error = E::custom(&problem);
             self.problem = Some(problem);
             error
@@ -102,15 +102,15 @@ impl<'de> Visitor<'de> for ListEntry<'_> {
     }
 
     fn visit_str<E: Error>(self, id: &str) -> Result<(), E> {
-        self.0.add(id, None, false)
+        self.0.add(&Entry { id, ..Entry::default() })
     }
 
     fn visit_u64<E: Error>(self, id: u64) -> Result<(), E> {
-        self.0.add(&id.to_string(), None, false)
+        self.0.add(&Entry { id: &id.to_string(), ..Entry::default() })
     }
 
     fn visit_i64<E: Error>(self, id: i64) -> Result<(), E> {
-        self.0.add(&id.to_string(), None, false)
+        self.0.add(&Entry { id: &id.to_string(), ..Entry::default() })
     }
 
     fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<(), A::Error> {
@@ -120,7 +120,13 @@ impl<'de> Visitor<'de> for ListEntry<'_> {
             EntryId::Unsigned(id) => id.to_string(),
             EntryId::Signed(id) => id.to_string(),
         };
-        self.0.add(&id, entry.zone.as_deref(), entry.paused.unwrap_or_default())
+        self.0.add(&Entry {
+            id: &id,
+            zone: entry.zone.as_deref(),
+            paused: entry.paused.unwrap_or_default(),
+            every: entry.every.as_ref().map(JsonTime::entry),
+            timeout: entry.timeout.as_ref().map(JsonTime::entry),
+        })
     }
 }
 
@@ -130,6 +136,24 @@ struct EntryObject {
     id: EntryId,
     zone: Option<String>,
     paused: Option<bool>,
+    every: Option<JsonTime>,
+    timeout: Option<JsonTime>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "a time must be a number of seconds or text as in \"30s\"")]
+enum JsonTime {
+    Seconds(f64),
+    Text(String),
+}
+
+impl JsonTime {
+    fn entry(&self) -> EntryTime<'_> {
+        match self {
+            Self::Seconds(seconds) => EntryTime::Seconds(*seconds),
+            Self::Text(text) => EntryTime::Text(text),
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -173,6 +197,11 @@ mod tests {
             assert_eq!(listed(text), expected.collect::<Vec<_>>(), "{text}");
         }
         assert_eq!(read(&b"[1,1,1]"[..], 9).unwrap().repeated(), 2);
+        let times = br#"[{"id":"a","every":"2m","timeout":0.5}]"#;
+        let listing = read(&times[..], 9).unwrap();
+        let target = &listing.targets()[0];
+        let times = (target.every.unwrap().as_millis(), target.timeout.unwrap().as_millis());
+        assert_eq!(times, (120_000, 500));
     }
 
     #[test]
@@ -195,6 +224,8 @@ mod tests {
             (r#"[{"id":"b","paused":"yes"}]"#, "a boolean"),
             (r#"["a",""]"#, "entry 2: a duty id is empty"),
             (r#"["a\u0000"]"#, "entry 1: a duty id contains a control"),
+            (r#"[{"id":"a","every":[]}]"#, "a time must be a number of seconds"),
+            (r#"["a",{"id":"b","every":"soon"}]"#, "entry 2: every is neither"),
         ] {
             let error = read(text.as_bytes(), 9).unwrap_err();
             assert_eq!(error.code(), Code::BadTargets, "{text}");

@@ -9,7 +9,7 @@ use tenure_store::connect;
 use tokio_postgres::types::{FromSql, Type};
 use tokio_postgres::{Column, Error, IsolationLevel, Row};
 
-use crate::collect::Collector;
+use crate::collect::{Collector, Entry, EntryTime};
 use crate::columns::Columns;
 use crate::error::{TargetsError, bad};
 
@@ -75,7 +75,51 @@ fn add(list: &mut Collector, row: &Row, columns: &Columns) -> Result<(), Targets
         Some(at) => row.try_get(at).map_err(|_| wrong(list, "column paused must be boolean"))?,
         None => None,
     };
-    list.add(&id.0, zone, paused.unwrap_or_default())
+    let time = |name: &str, at: Option<usize>| match at {
+        Some(at) => row
+            .try_get::<_, Option<TimeValue>>(at)
+            .map_err(|_| wrong(list, &format!("column {name} must be a number or text"))),
+        None => Ok(None),
+    };
+    let (every, timeout) = (time("every", columns.every)?, time("timeout", columns.timeout)?);
+    let (every, timeout) =
+        (every.as_ref().map(TimeValue::entry), timeout.as_ref().map(TimeValue::entry));
+    let paused = paused.unwrap_or_default();
+    list.add(&Entry { id: &id.0, zone, paused, every, timeout })
+}
+
+/// A time: a number of seconds, or text.
+enum TimeValue {
+    Seconds(f64),
+    Text(String),
+}
+
+impl TimeValue {
+    fn entry(&self) -> EntryTime<'_> {
+        match self {
+            Self::Seconds(seconds) => EntryTime::Seconds(*seconds),
+            Self::Text(text) => EntryTime::Text(text),
+        }
+    }
+}
+
+impl<'a> FromSql<'a> for TimeValue {
+    fn from_sql(kind: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn StdError + Sync + Send>> {
+        Ok(match *kind {
+            Type::INT2 => Self::Seconds(i16::from_sql(kind, raw)?.into()),
+            Type::INT4 => Self::Seconds(i32::from_sql(kind, raw)?.into()),
+            // More than a year is refused anyway.
+            Type::INT8 => Self::Seconds(i64::from_sql(kind, raw)? as f64),
+            Type::FLOAT4 => Self::Seconds(f32::from_sql(kind, raw)?.into()),
+            Type::FLOAT8 => Self::Seconds(f64::from_sql(kind, raw)?),
+            _ => Self::Text(<&str>::from_sql(kind, raw)?.to_owned()),
+        })
+    }
+
+    fn accepts(kind: &Type) -> bool {
+        matches!(*kind, Type::INT2 | Type::INT4 | Type::INT8 | Type::FLOAT4 | Type::FLOAT8)
+            || <&str as FromSql>::accepts(kind)
+    }
 }
 
 /// An id: text, an integer or a UUID.

@@ -7,7 +7,7 @@ use tenure_core::Listing;
 use tenure_store::StoreUrl;
 use tenure_store::connect::{self, RedisConnection};
 
-use crate::collect::Collector;
+use crate::collect::{Collector, Entry};
 use crate::error::{TargetsError, bad, too_many};
 
 /// Number of keys that the server visits in one step, during which it serves no other client.
@@ -84,7 +84,7 @@ impl RedisKeys {
                 _ => vec![false; chunk.len()],
             };
             for (id, paused) in chunk.iter().zip(paused) {
-                list.add(id, None, paused)?;
+                list.add(&Entry { id, paused, ..Entry::default() })?;
             }
         }
         Ok(list.finish())

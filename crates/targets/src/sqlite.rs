@@ -10,7 +10,7 @@ use tenure_core::Listing;
 use tokio::sync::oneshot;
 
 use crate::blocking;
-use crate::collect::Collector;
+use crate::collect::{Collector, Entry, EntryTime};
 use crate::columns::Columns;
 use crate::error::{TargetsError, bad};
 
@@ -109,7 +109,18 @@ fn add(list: &mut Collector, row: &Row<'_>, columns: &Columns) -> Result<(), Tar
         Some(ValueRef::Integer(1)) => true,
         Some(_) => return Err(list.wrong("its column paused is neither 0 nor 1")),
     };
-    list.add(id, zone, paused)
+    let time = |name: &str, column: Option<usize>| match column.map(at).transpose()? {
+        None | Some(ValueRef::Null) => Ok(None),
+        Some(ValueRef::Integer(seconds)) => Ok(Some(EntryTime::Seconds(seconds as f64))),
+        Some(ValueRef::Real(seconds)) => Ok(Some(EntryTime::Seconds(seconds))),
+        Some(ValueRef::Text(text)) => match str::from_utf8(text) {
+            Ok(text) => Ok(Some(EntryTime::Text(text))),
+            Err(_) => Err(list.wrong(format!("its column {name} is not UTF-8"))),
+        },
+        Some(_) => Err(list.wrong(format!("its column {name} is neither a number nor text"))),
+    };
+    let (every, timeout) = (time("every", columns.every)?, time("timeout", columns.timeout)?);
+    list.add(&Entry { id, zone, paused, every, timeout })
 }
 
 fn wrong(error: rusqlite::Error) -> TargetsError {

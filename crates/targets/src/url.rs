@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use percent_encoding::percent_decode_str;
 use tenure_core::{Listing, StoreError, Target, Targets};
 
-use crate::collect::Collector;
+use crate::collect::{Collector, Entry};
 use crate::error::{TargetsError, bad, too_many};
 use crate::{file, within};
 
@@ -195,7 +195,8 @@ impl StaticTargets {
         let mut list = Collector::new(usize::MAX);
         for word in text.split(',') {
             let id = percent_decode_str(word).decode_utf8();
-            list.add(&id.map_err(|_| list.wrong("it is not UTF-8"))?, None, false)?;
+            let id = id.map_err(|_| list.wrong("it is not UTF-8"))?;
+            list.add(&Entry { id: &id, ..Entry::default() })?;
         }
         Ok(Self { listing: list.finish() })
     }

@@ -8,7 +8,7 @@ use tenure_core::Clock;
 use tenure_store::BootClock;
 use testkit::wait_until;
 
-use crate::running::{LIMIT, all_gone, family};
+use crate::running::{LIMIT, STAY, all_gone, family};
 use crate::tenure::Tenure;
 
 /// Polls every half second, with a shell script that gets the target as its first argument.
@@ -102,6 +102,54 @@ fn a_poll_that_hangs_is_ended_and_the_others_go_on() {
     running.signal(Signal::TERM);
     running.exits(0);
     assert!(all_gone(&tenure.pids("hangs/pids", 6)));
+}
+
+/// The hold is renewed while the poll runs, and its deadline with it.
+#[test]
+fn a_poll_may_take_longer_than_the_ttl() {
+    let tenure = Tenure::new();
+    let script = "at() { sed -n s/boottime_ns=//p $TENURE_DEADLINE_FILE; }
+                  first=$(at); echo began >> log
+                  while [ $(at) -lt $((first + 6000000000)) ]; do :; done; echo ended >> log";
+    let words = ["poll", "--targets", "list:a", "--every", "200ms", "--ttl", "3s"];
+    let words = [&words[..], &["--timeout", "1h", "--", "sh", "-c", script]].concat();
+    let running = tenure.start("1", &words);
+    assert_eq!(tenure.lines("log", 2), ["began", "ended"]);
+    running.signal(Signal::TERM);
+    running.exits(0);
+}
+
+#[test]
+fn a_target_may_have_an_interval_and_a_timeout_of_its_own() {
+    let tenure = Tenure::new();
+    let list = r#"[{"id": "often", "every": 0.1}, {"id": "seldom", "every": "30d"},
+                   {"id": "hangs", "every": "100ms", "timeout": "250ms"}]"#;
+    std::fs::write(tenure.path("targets.json"), list).unwrap();
+    let script = format!("{NOTE}; test $1 != hangs || {{ {STAY}; }}");
+    let running = tenure.start("1", &poll("file:targets.json", &[], &script));
+    tenure.said(&running, "killed: it took longer than 250ms");
+    let count =
+        |target: &str| polls(&tenure, 0).iter().filter(|(polled, _)| polled == target).count();
+    wait_until("it is polled often", LIMIT, || count("often") >= 10).unwrap();
+    assert!(count("seldom") <= 1);
+    running.signal(Signal::TERM);
+    running.exits(0);
+}
+
+/// Each line has the target before it, on standard output; the log is apart.
+#[test]
+fn the_output_of_polls_is_labelled() {
+    let tenure = Tenure::new();
+    let script = "echo out; echo bad >&2; exit 3";
+    let running = tenure.start("1", &poll("list:a/b,c", &[], script));
+    for line in ["a%2Fb: out", "a%2Fb: bad", "c: out", "c: bad"] {
+        let printed = || tenure.text("1.out").lines().any(|found| found == line);
+        wait_until(line, LIMIT, printed).unwrap();
+    }
+    tenure.said(&running, "\"reason\":\"exit code 3: bad\"");
+    running.signal(Signal::TERM);
+    running.exits(0);
+    assert!(tenure.text("1.err").lines().all(|line| line.starts_with('{')));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod backoff;
 mod schedule;
+mod settings;
 mod target;
 
 use std::ffi::OsString;
@@ -28,6 +29,7 @@ use crate::scratch::Scratch;
 use crate::state::fill_in;
 
 use backoff::PollBackoff;
+use settings::RememberedTargets;
 
 /// Targets and the command that polls them.
 #[derive(Clone)]
@@ -42,6 +44,10 @@ pub struct PollSettings {
     pub every: Duration,
     /// Time that a poll may take.
     pub timeout: Duration,
+    /// Attempts after a failed poll, before the next interval.
+    pub retries: u32,
+    /// Pause before the first of them; it doubles with each.
+    pub retry_delay: Duration,
     /// Interval between reads of the list of targets.
     pub list_every: Duration,
     /// Polls at a time.
@@ -70,6 +76,7 @@ impl PollSettings {
 #[derive(Debug)]
 struct PollContext {
     settings: PollSettings,
+    targets: Arc<RememberedTargets>,
     /// Whether foreign instances may change the leases of the group.
     has_foreign_instances: bool,
     pool: GuardPool,
@@ -109,12 +116,15 @@ async fn poll_observed(
     // Fails before anything is claimed if no guard can be started.
     let (guard, _) = pool.take().await?;
     pool.give_back(guard);
-    let duties = Duties::Targets { source: Arc::clone(targets), every: *list_every };
+    let targets = Arc::new(RememberedTargets::new(Arc::clone(targets)));
+    let source = Arc::<RememberedTargets>::clone(&targets);
+    let duties = Duties::Targets { source, every: *list_every };
     let join = member.join(group.clone(), duties, observation, true);
     let Ok(mut membership) = member::start(join, &mut signals, leaves).await? else {
         return Ok(());
     };
     let context = Arc::new(PollContext {
+        targets,
         pool,
         api,
         permits: Semaphore::new(settings.jobs),

@@ -26,6 +26,10 @@ impl PollSchedule {
         Self { every, due: now.plus(wait) }
     }
 
+    pub(super) fn every(&self) -> Duration {
+        self.every
+    }
+
     pub(super) fn due(&self) -> LocalInstant {
         self.due
     }

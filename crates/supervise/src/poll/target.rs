@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::text::{counted, span};
-use tenure_core::{Clock, Code, StoreError};
+use tenure_core::{Clock, Code, LocalInstant, StoreError};
 use tenure_duty::{Guard, HoldLost, WorkOutcome, process};
 use tenure_store::BootClock;
 
-use super::PollContext;
 use super::backoff::{BackoffPeriod, PollFailure};
 use super::schedule::PollSchedule;
+use super::{PollContext, PollSettings};
 use crate::command::CommandTiming;
 use crate::guard::{EndCause, ExitStatus};
 use crate::observe::{LogEvent, LogLevel, PollResult};
@@ -23,15 +23,15 @@ const MAX_COUNTED_MISSES: u64 = 1000;
 
 /// Polls a target while the hold is valid, one poll at a time.
 pub(super) async fn poll_target(context: Arc<PollContext>, hold: Guard) {
-    let every = context.settings.every;
-    let id = hold.duty().id.as_str();
     let state = context.settings.member.state.as_ref();
     let state = state.map(|state| state.file(&hold.duty().id, context.recorder.clone()));
-    let mut target = TargetPoller { context: &context, hold: &hold, state, restored: false };
-    let mut schedule = PollSchedule::new(id, every, BootClock.now(), process::unix_ms());
+    let mut target =
+        TargetPoller { context: &context, hold: &hold, state, restored: false, failures: 0 };
+    let mut schedule = target.schedule(target.every());
+    let mut retry = None;
     context.backoff.target_added();
     loop {
-        let wait = schedule.due().since(BootClock.now());
+        let wait = retry.unwrap_or(schedule.due()).since(BootClock.now());
         tokio::select! {
             biased;
             () = hold.stopping() => break,
@@ -46,15 +46,25 @@ pub(super) async fn poll_target(context: Arc<PollContext>, hold: Guard) {
             target.poll().await;
         }
         drop(permit);
-        let missed = schedule.done(BootClock.now());
+        let every = target.every();
+        if schedule.every() != every {
+            // The list has another interval now.
+            schedule = target.schedule(every);
+        }
+        let now = BootClock.now();
+        // A poll before its time was a retry.
+        let missed = if now < schedule.due() { 0 } else { schedule.done(now) };
         // A target that is stopping or backing off is not late.
         let stands = hold.check().is_ok() && !hold.draining();
-        if missed > 0 && stands && !context.backoff.is_active(BootClock.now()) {
+        let stands = stands && !context.backoff.is_active(now);
+        if missed > 0 && stands {
             target.missed(missed);
         }
+        retry = target.retry_at().filter(|at| stands && *at < schedule.due());
     }
     context.backoff.target_removed(&hold.duty().id);
-    // Dropping the hold gives the duty back.
+    // Whether or not a connection of the API still has the hold.
+    hold.finished(WorkOutcome::Asked);
 }
 
 struct TargetPoller<'a> {
@@ -63,9 +73,39 @@ struct TargetPoller<'a> {
     state: Option<StateFile>,
     /// Whether the state file has what the store has.
     restored: bool,
+    /// Failed polls in a row.
+    failures: u32,
 }
 
 impl TargetPoller<'_> {
+    fn every(&self) -> Duration {
+        let own = self.context.targets.of(&self.hold.duty().id).every;
+        own.unwrap_or(self.context.settings.every)
+    }
+
+    fn timeout(&self) -> Duration {
+        let own = self.context.targets.of(&self.hold.duty().id).timeout;
+        own.unwrap_or(self.context.settings.timeout)
+    }
+
+    fn schedule(&self, every: Duration) -> PollSchedule {
+        let id = self.hold.duty().id.as_str();
+        PollSchedule::new(id, every, BootClock.now(), process::unix_ms())
+    }
+
+    /// Returns when a failed poll is tried again, if it is: sooner than at the next interval, with
+    /// a pause that doubles, and is shorter by up to a quarter so that targets are tried apart.
+    fn retry_at(&self) -> Option<LocalInstant> {
+        let PollSettings { retries, retry_delay, .. } = &self.context.settings;
+        let attempt = self.failures.checked_sub(1)?;
+        if attempt >= *retries {
+            return None;
+        }
+        let pause = retry_delay.saturating_mul(1 << attempt.min(16));
+        let part = (process::entropy() & 0xff) as u32;
+        Some(BootClock.now().plus(pause - pause / 1024 * part))
+    }
+
     async fn poll(&mut self) {
         let settings = &self.context.settings;
         // Detects a deleted or overwritten lease before the poll, not at the next renewal.
@@ -74,8 +114,8 @@ impl TargetPoller<'_> {
             return;
         }
         // A short poll has to fit into the rest of the hold, a long one relies on renewals.
-        let (grace, ttl) = (settings.member.grace(), settings.member.ttl);
-        let needed = (settings.timeout + grace).min(ttl.get() / 2 - ttl.margin());
+        let (grace, ttl, timeout) = (settings.member.grace(), settings.member.ttl, self.timeout());
+        let needed = (timeout + grace).min(ttl.get() / 2 - ttl.margin());
         if let Err(lost) = self.hold.check_for(needed) {
             self.context.recorder.count_poll(PollResult::Skipped);
             if self.context.backoff.skipped() {
@@ -96,7 +136,8 @@ impl TargetPoller<'_> {
         }
         let target = self.hold.duty().id.as_str();
         let mut timing = CommandTiming::new(&settings.member);
-        timing.limit = Some(BootClock.now().plus(settings.timeout + grace));
+        let limit = BootClock.now().plus(timeout);
+        timing.limit = Some(limit.plus(grace));
         timing.finishes = true;
         let start = PooledStart {
             hold: self.hold,
@@ -112,10 +153,10 @@ impl TargetPoller<'_> {
         if ran.released {
             self.hold.finished(WorkOutcome::Asked);
         }
-        self.finish(ran);
+        self.finish(ran, limit);
     }
 
-    fn not_restored(&self, error: &StoreError) {
+    fn not_restored(&mut self, error: &StoreError) {
         if error.code() == Code::Fenced {
             return;
         }
@@ -125,7 +166,7 @@ impl TargetPoller<'_> {
     }
 
     /// Counts and logs an outcome. A failed poll does not end anything: the next one may succeed.
-    fn finish(&self, ran: PooledRun) {
+    fn finish(&mut self, ran: PooledRun, limit: LocalInstant) {
         let killed = |why: String| (PollResult::Killed, why, None);
         let failed = |failure, reason| (PollResult::Failed, reason, Some(failure));
         let (result, reason, failure) = match ran.end {
@@ -134,10 +175,12 @@ impl TargetPoller<'_> {
                 self.log(LogLevel::Debug, "polled", "exit code 0".to_owned());
                 return self.succeeded();
             }
-            CommandEnd::Ended(_, EndCause::Deadline) => {
-                let limit = span(self.context.settings.timeout);
-                let reason = format!("killed: it took longer than {limit}");
+            CommandEnd::Ended(_, EndCause::Deadline) if BootClock.now() >= limit => {
+                let reason = format!("killed: it took longer than {}", span(self.timeout()));
                 (PollResult::Killed, reason, Some(PollFailure::TimedOut))
+            }
+            CommandEnd::Ended(_, EndCause::Deadline) => {
+                killed("killed: the hold was not renewed in time".to_owned())
             }
             CommandEnd::Ended(status, EndCause::Exited) => {
                 failed(PollFailure::Failed, with_output(&status.to_string(), &ran.output))
@@ -165,7 +208,8 @@ impl TargetPoller<'_> {
         }
     }
 
-    fn succeeded(&self) {
+    fn succeeded(&mut self) {
+        self.failures = 0;
         if self.context.backoff.succeeded() {
             self.context.membership.failing(Duration::ZERO);
             self.context.recorder.set_failing(None);
@@ -175,7 +219,8 @@ impl TargetPoller<'_> {
     }
 
     /// Backs off when all polls fail here, so that other members can take over.
-    fn failed(&self, failure: PollFailure) {
+    fn failed(&mut self, failure: PollFailure) {
+        self.failures = self.failures.saturating_add(1);
         let (target, now) = (&self.hold.duty().id, BootClock.now());
         let begun = self.context.backoff.failed(target, failure, now, process::entropy());
         let Some(BackoffPeriod { duration, failures }) = begun else { return };
@@ -196,7 +241,7 @@ impl TargetPoller<'_> {
         for _ in 0..polls.min(MAX_COUNTED_MISSES) {
             self.context.recorder.count_poll(PollResult::Skipped);
         }
-        let (times, every) = (counted(polls, "time", "times"), span(self.context.settings.every));
+        let (times, every) = (counted(polls, "time", "times"), span(self.every()));
         let reason = format!("{times}: a poll takes longer than the interval of {every}");
         self.log(LogLevel::Warn, "poll_skipped", reason);
     }

@@ -46,7 +46,7 @@ async fn each_row_is_a_target() {
 async fn what_is_no_list_is_an_error() {
     let file = File::new();
     for (query, says) in [
-        ("SELECT id, zone AS area FROM t", "\"area\" is neither zone nor paused"),
+        ("SELECT id, zone AS area FROM t", "\"area\" is none of zone, paused, every and timeout"),
         ("SELECT NULL", "entry 1: its id is neither"),
         ("SELECT 1.5", "entry 1: its id is neither"),
         ("SELECT ''", "entry 1: a duty id is empty"),
