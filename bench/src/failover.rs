@@ -17,7 +17,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::task::JoinSet;
 
-const STORES: [&str; 4] = ["sqlite", "postgres", "redis", "etcd"];
+pub const STORES: [&str; 4] = ["sqlite", "postgres", "redis", "etcd"];
 const TTL: Duration = Duration::from_secs(3);
 const CRASHES: usize = 100;
 /// Holders that are killed at the same time, each in its own group.
@@ -106,7 +106,7 @@ fn row(
     (line, met)
 }
 
-fn url(store: &str, folder: &TempDir) -> Result<String> {
+pub fn url(store: &str, folder: &TempDir) -> Result<String> {
     let own = format!("failover{}", std::process::id());
     let service = |name| testkit::service(name).with_context(|| format!("{name} is not set"));
     Ok(match store {
@@ -130,11 +130,11 @@ async fn join(url: &str, group: &str, duties: Duties) -> Result<Membership> {
     Ok(join.instance(&instance).start().await?)
 }
 
-async fn standby(url: &str, group: &str) -> Result<Membership> {
+pub async fn standby(url: &str, group: &str) -> Result<Membership> {
     join(url, group, Duties::Standby(DutyId::new("one")?)).await
 }
 
-async fn assigned(member: &mut Membership) -> Result<Guard> {
+pub async fn assigned(member: &mut Membership) -> Result<Guard> {
     let guard = async {
         while let Some(event) = member.next().await {
             if let MembershipEvent::Assigned(guard) = event {

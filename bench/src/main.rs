@@ -12,6 +12,8 @@
 //!
 //! `cargo xtask bench bucket`: the buckets of a million entities, and a filter of many lines.
 //!
+//! `cargo xtask bench api`: a commit through the local API, beside one by the library.
+//!
 //! The command fails if a bar is missed.
 #![allow(
     clippy::print_stdout,
@@ -20,6 +22,7 @@
     reason = "a benchmark prints, and measures by the clock"
 )]
 
+mod api;
 mod bucket;
 mod etcd;
 mod failover;
@@ -39,7 +42,8 @@ const SIZES: [usize; 3] = [1, 100, 10_000];
 
 const USAGE: &str = "usage: cargo xtask bench roster | store [sqlite] [postgres] [redis] [etcd] \
      | failover [sqlite] [postgres] [redis] [etcd] [handover] [crash] [settle] \
-     | ingest [sqlite] [postgres] | heartbeat [small] | bucket";
+     | ingest [sqlite] [postgres] | heartbeat [small] | bucket \
+     | api [sqlite] [postgres] [redis] [etcd]";
 
 fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -58,6 +62,7 @@ async fn others(words: Vec<String>) -> Result<()> {
         ("roster", []) => roster::run(),
         ("bucket", []) => bucket::run(),
         ("store", _) => stores(is_wanted).await,
+        ("api", _) => api::run(is_wanted).await,
         ("failover", _) => failover::run(wanted).await,
         ("heartbeat", _) => heartbeat::run(wanted).await,
         ("replica", [url]) => heartbeat::serve_until_alone(url).await,

@@ -158,6 +158,10 @@ fn bench(words: &[String]) -> Result<()> {
             cargo(&["build", "--release", "--package", "tenure-cli"], &[], &[])?;
             None
         }
+        Some("api") => {
+            cargo(&["build", "--release", "--package", "tenure-cli"], &[], &[])?;
+            Some(Servers::start()?)
+        }
         _ => Some(Servers::start()?),
     };
     let variables = servers.as_ref().map(Servers::variables).unwrap_or_default();

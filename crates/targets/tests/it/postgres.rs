@@ -53,7 +53,10 @@ async fn what_is_no_list_is_an_error() {
         ("SELECT 1.5::float8", "entry 1: its id must be text, a whole number or a UUID"),
         ("SELECT NULL::text", "entry 1: its id is NULL"),
         ("SELECT '' FROM generate_series(1, 1)", "entry 1: a duty id is empty"),
-        ("SELECT 'a', true AS is_paused", "\"is_paused\" is none of zone, paused, every and timeout"),
+        (
+            "SELECT 'a', true AS is_paused",
+            "\"is_paused\" is none of zone, paused, every and timeout",
+        ),
         ("SELECT 'a', 1 AS paused", "entry 1: its column paused must be boolean"),
         ("SELECT id FROM absent", "does not exist"),
         ("SELEKT", "syntax error"),
