@@ -20,6 +20,8 @@ pub const NEEDS: &[PackageRequirement] = &[
     PackageRequirement { binary: "faketime", package: "faketime" },
     PackageRequirement { binary: "pgbouncer", package: "pgbouncer" },
     PackageRequirement { binary: "curl", package: "curl" },
+    PackageRequirement { binary: "node", package: "nodejs" },
+    PackageRequirement { binary: "python3", package: "python3" },
     PackageRequirement { binary: "ps", package: "procps" },
     PackageRequirement { binary: "haproxy", package: "haproxy" },
     PackageRequirement { binary: "etcd", package: "etcd-server" },
@@ -35,11 +37,9 @@ pub const PATRONI: &[PackageRequirement] = &[
     PackageRequirement { binary: "patroni", package: "python3-etcd" },
 ];
 
-/// Programs that buckets are compared with.
-pub const BUCKETS: &[PackageRequirement] = &[
-    PackageRequirement { binary: "node", package: "nodejs" },
-    PackageRequirement { binary: "python3", package: "python3" },
-];
+/// Programs of the examples that only a soak runs.
+pub const EXAMPLES: &[PackageRequirement] =
+    &[PackageRequirement { binary: "go", package: "golang-go" }];
 
 /// Programs that create and inspect a minimal Debian.
 pub const FRESH_DEBIAN: &[PackageRequirement] = &[

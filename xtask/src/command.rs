@@ -154,7 +154,7 @@ fn bench(words: &[String]) -> Result<()> {
         // Plans and buckets are computed without a server.
         Some("roster") => None,
         Some("bucket") => {
-            servers::install_buckets()?;
+            servers::install()?;
             cargo(&["build", "--release", "--package", "tenure-cli"], &[], &[])?;
             None
         }

@@ -72,9 +72,9 @@ pub(crate) fn install_patroni() -> Result<()> {
     install_all(&packages::missing_of(packages::PATRONI))
 }
 
-/// Installs missing packages for programs that buckets are compared with.
-pub(crate) fn install_buckets() -> Result<()> {
-    install_all(&packages::missing_of(packages::BUCKETS))
+/// Installs missing packages for the examples that only a soak runs.
+pub(crate) fn install_examples() -> Result<()> {
+    install_all(&packages::missing_of(packages::EXAMPLES))
 }
 
 /// Installs these packages; without the permission, fails and lists them.

@@ -13,7 +13,7 @@ use crate::kill;
 use crate::openapi;
 use crate::programs::{ALL as WORKSPACE, Incremental, linted};
 use crate::run::{cargo, command_as_typed, step};
-use crate::servers::Servers;
+use crate::servers::{self, Servers};
 use crate::suites;
 use crate::test;
 
@@ -110,8 +110,9 @@ fn duration(checks: &[&Soak], at_once: usize) -> u64 {
     places.into_iter().max().unwrap_or(0)
 }
 
-/// Runs the tests with many more rounds.
+/// Runs the tests with many more rounds, and the examples in every language.
 fn tests() -> Result<()> {
+    servers::install_examples()?;
     let servers = Servers::start()?;
     let soak = ("TENURE_SOAK", "1".to_owned());
     let variables: Vec<_> = servers.variables().into_iter().chain([soak]).collect();

@@ -38,6 +38,7 @@ pages! {
     drain_a_host: "how-to/drain-a-host.md",
     fence_postgres_writes: "how-to/fence-postgres-writes.md",
     follow_the_inbox: "how-to/follow-the-inbox.md",
+    keep_the_state_of_any_program: "how-to/keep-the-state-of-any-program.md",
     move_from_a_cursor_file: "how-to/move-from-a-cursor-file.md",
     poll_targets: "how-to/poll-targets.md",
     restore_from_a_backup: "how-to/restore-from-a-backup.md",
@@ -68,17 +69,24 @@ fn every_how_to_page_is_tested() {
 struct Block {
     commands: String,
     shown: Vec<String>,
+    /// Whether only a soak runs it, because it needs a rare tool.
+    soak: bool,
 }
 
-/// Returns the fenced blocks of a page: `sh` is run, a following `text` is expected in its output.
+/// Set by `cargo xtask soak`: all blocks are run.
+const SOAK: &str = "TENURE_SOAK";
+
+/// Returns the fenced blocks of a page: `sh` is run (`sh soak` only in a soak), a following `text`
+/// is expected in its output. Blocks in a list lose its indentation.
 fn blocks(page: &str) -> Vec<Block> {
     let mut blocks: Vec<Block> = Vec::new();
-    let mut inside = None;
+    let (mut inside, mut indent) = (None, 0);
     for line in page.lines() {
         let text = line.trim_start();
         match (inside, text) {
-            (None, "```sh") => {
-                blocks.push(Block::default());
+            (None, "```sh" | "```sh soak") => {
+                indent = line.len() - text.len();
+                blocks.push(Block { soak: text.ends_with("soak"), ..Block::default() });
                 inside = Some("sh");
             }
             (None, "```text") => inside = Some("text"),
@@ -90,7 +98,7 @@ fn blocks(page: &str) -> Vec<Block> {
             (Some(_), "```") => inside = None,
             (Some("sh"), command) => {
                 let block = blocks.last_mut().unwrap();
-                block.commands.push_str(command);
+                block.commands.push_str(line.get(indent..).unwrap_or(command));
                 block.commands.push('\n');
             }
             (Some("other"), _) => {}
@@ -158,7 +166,8 @@ fn follow(page: &str) {
     let binary = Path::new(env!("CARGO_BIN_EXE_tenure"));
     let path = format!("{}:{}", binary.parent().unwrap().display(), std::env::var("PATH").unwrap());
     let mut exports = String::new();
-    for block in blocks(page) {
+    let soak = std::env::var_os(SOAK).is_some();
+    for block in blocks(page).into_iter().filter(|block| soak || !block.soak) {
         let commands = block.commands.replace(DATABASE, &database.url()).replace(ADDRESS, &address);
         let script = format!("set -eu\n{exports}{commands}");
         let mut shell: Command = tenure.command_of("sh", &["-c", &script]);
