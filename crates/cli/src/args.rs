@@ -4,11 +4,11 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::parser::ValueSource;
 use clap::{FromArgMatches, Parser, Subcommand, ValueEnum};
 use serde::Serialize;
 use tenure_core::guarantee::Level;
@@ -18,8 +18,9 @@ use tenure_store::{IfAbsent, StoreUrl};
 use tenure_switchboard::token::Environment;
 
 use crate::bucket;
+use crate::config::{self, note_warnings};
 use crate::env;
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::guard::GuardArgs;
 use crate::help;
 use crate::observe::ObserveArgs;
@@ -28,7 +29,7 @@ use crate::output::report;
 use crate::switchboard::{beat, channel, connectors, fence, serve, token};
 use crate::{checkpoint, hold};
 
-const DEFAULT_STORE: &str = "sqlite:tenure.db";
+pub(crate) const DEFAULT_STORE: &str = "sqlite:tenure.db";
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -65,9 +66,12 @@ pub(crate) struct Global {
     // Text, parsed later: clap would repeat an invalid URL, which may hold a password.
     #[arg(long, global = true, value_name = "URL", env = env::STORE, default_value = DEFAULT_STORE)]
     pub(crate) store: String,
-    /// Whether the store was given on the command line.
+    /// Reason why the store that the environment means is unknown.
     #[arg(skip)]
-    pub(crate) store_given: bool,
+    store_error: Option<StoreError>,
+    /// Names of the options on the command line.
+    #[arg(skip)]
+    typed: Vec<String>,
     /// Print output as one JSON document, and errors as JSON on standard error
     #[arg(long, global = true)]
     pub(crate) json: bool,
@@ -76,7 +80,12 @@ pub(crate) struct Global {
 impl Global {
     /// Parses the URL of the store.
     pub(crate) fn url(&self) -> Result<StoreUrl, StoreError> {
-        StoreUrl::parse(&self.store)
+        self.store_error.clone().map_or_else(|| StoreUrl::parse(&self.store), Err)
+    }
+
+    /// Whether an option was given on the command line.
+    pub(crate) fn is_typed(&self, option: &str) -> bool {
+        self.typed.iter().any(|name| name == option)
     }
 
     /// Opens the store, which must exist.
@@ -190,6 +199,8 @@ pub(crate) enum TenureCommand {
         /// Error code, such as ST002; all codes if omitted
         code: Option<String>,
     },
+    /// Print the values of options and their sources, or check a configuration file
+    Config(config::ConfigArgs),
     /// Print a shell completion script
     Completions {
         /// Shell to print the script for
@@ -392,16 +403,29 @@ pub(crate) fn words<T: Copy + Send + Sync + 'static>(
         .try_map(move |text| find(text).ok_or("not one of the names"))
 }
 
-/// Parses the arguments of this process. Usage errors do not repeat possible passwords.
-pub(crate) fn parse() -> Result<Args, UsageError> {
+/// Parses the arguments of this process, with values from the environment and the configuration
+/// file. Prints errors, without possible passwords, and returns the exit code.
+pub(crate) fn parse() -> Result<Args, ExitCode> {
     let words: Vec<OsString> = std::env::args_os().collect();
+    let layers = config::layers(&words).map_err(|failure| {
+        let mut options = words.iter().take_while(|word| *word != "--");
+        failure.report(options.any(|word| word == "--json"))
+    })?;
+    note_warnings(&layers.warnings);
     let parse = || {
-        let matches = help::command().try_get_matches_from(&words)?;
-        let mut args = Args::from_arg_matches(&matches)?;
-        args.global.store_given = matches.value_source("store") == Some(ValueSource::CommandLine);
-        Ok(args)
+        let matches = help::command().try_get_matches_from(&layers.words)?;
+        Args::from_arg_matches(&matches)
     };
-    parse().map_err(|error: clap::Error| UsageError::new(&error, &words))
+    let mut args = parse().map_err(|error: clap::Error| {
+        let mut usage = UsageError::new(&error, &layers.words);
+        if usage.is_error {
+            usage.text.push_str(&layers.note());
+        }
+        failure::of_usage(&usage)
+    })?;
+    args.global.typed = layers.typed();
+    args.global.store_error = layers.store_error;
+    Ok(args)
 }
 
 /// Output of clap: help, version, or a usage error.
@@ -411,7 +435,7 @@ pub(crate) struct UsageError {
 }
 
 impl UsageError {
-    fn new(error: &clap::Error, words: &[OsString]) -> Self {
+    pub(crate) fn new(error: &clap::Error, words: &[OsString]) -> Self {
         let mut text = error.render().to_string();
         if error.use_stderr() {
             // clap repeats a misplaced store URL: the whole word, or the part after `=`.

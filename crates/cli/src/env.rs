@@ -3,6 +3,9 @@
 /// Default of `--store`.
 pub(crate) const STORE: &str = "TENURE_STORE";
 
+/// Default of `--config`.
+pub(crate) const CONFIG: &str = "TENURE_CONFIG";
+
 /// Whether checkpoints are signed: `off`, `write` or `require`.
 pub(crate) const SIGNING: &str = "TENURE_SIGNING";
 
@@ -77,6 +80,38 @@ pub(crate) fn of_serve(id: &str) -> Option<&'static str> {
     let name = format!("TENURE_{}", id.to_ascii_uppercase());
     SERVE.into_iter().find(|variable| *variable == name)
 }
+
+/// Kind of the shared store, if neither `--store` nor [`STORE`] is given. The variables below say
+/// where it is.
+pub(crate) const BACKEND: &str = "CONNECTOR_COORDINATION_BACKEND";
+pub(crate) const REDIS_URL: &str = "REDIS_URL";
+pub(crate) const REDIS_HOST: &str = "REDIS_HOST";
+pub(crate) const REDIS_PORT: &str = "REDIS_PORT";
+pub(crate) const REDIS_USERNAME: &str = "REDIS_USERNAME";
+pub(crate) const REDIS_PASSWORD: &str = "REDIS_PASSWORD";
+pub(crate) const REDIS_DB: &str = "REDIS_DB";
+pub(crate) const DATABASE_URL: &str = "DATABASE_URL";
+pub(crate) const ETCD_ENDPOINTS: &str = "ETCD_ENDPOINTS";
+
+/// Published variables that are the default of an option: the command (empty for every command),
+/// the option, and the variable. A variable of Tenure's own comes first.
+pub(crate) const PUBLISHED: [(&str, &str, &str); 6] = [
+    ("", "ttl", LEASE_TTL),
+    ("", "log", LOG_FORMAT),
+    ("", "log-level", LOG_LEVEL),
+    ("poll", "every", POLL_INTERVAL),
+    ("run", "state", CURSOR_PATH),
+    ("serve", "listen", PORT),
+];
+/// TTL of a lease and interval of polls, in seconds.
+pub(crate) const LEASE_TTL: &str = "CONNECTOR_LEASE_TTL_S";
+pub(crate) const POLL_INTERVAL: &str = "CONNECTOR_POLL_INTERVAL_S";
+/// File with the cursor of a connector.
+pub(crate) const CURSOR_PATH: &str = "CONNECTOR_CURSOR_PATH";
+/// Port of a server, on all addresses.
+pub(crate) const PORT: &str = "PORT";
+pub(crate) const LOG_FORMAT: &str = "LOG_FORMAT";
+pub(crate) const LOG_LEVEL: &str = "LOG_LEVEL";
 
 /// Secrets that are removed from the environment of started commands. The store's URL is not one of
 /// them: a command may use the store, too.

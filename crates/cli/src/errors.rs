@@ -24,6 +24,7 @@ pages! {
     "BK001" "BK002" "BK003" "BK004"
     "SW001" "SW002" "SW003" "SW004" "SW005" "SW006" "SW007" "SW008"
     "SW009" "SW010"
+    "CF001" "CF002"
 }
 
 /// Returns the page of a code; a test checks that each has one.

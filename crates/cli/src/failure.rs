@@ -48,6 +48,12 @@ impl From<StoreError> for Failure {
     }
 }
 
+impl From<UsageError> for Failure {
+    fn from(usage: UsageError) -> Self {
+        Self::Usage(usage.text.trim_start_matches("error: ").to_owned())
+    }
+}
+
 impl From<SwitchboardError> for Failure {
     fn from(error: SwitchboardError) -> Self {
         StoreError::from(error).into()
@@ -138,7 +144,9 @@ impl Failure {
 fn exit_code(error: &StoreError) -> u8 {
     match error.code() {
         _ if error.is_unknown() => UNKNOWN,
-        Code::BadUrl | Code::BadInput | Code::BadKeys => BAD_USAGE,
+        Code::BadUrl | Code::BadInput | Code::BadKeys | Code::BadConfig | Code::BadVariable => {
+            BAD_USAGE
+        }
         Code::NoCheckpoint => NO_CHECKPOINT,
         _ => REFUSED,
     }

@@ -91,6 +91,9 @@ hints! {
         "use an older cursor or after=0, and skip every request_id that you have processed"
     NoSuchChannel "`tenure channel ls` lists channels; `tenure channel add` adds one"
     ChannelConflict "see `tenure channel ls`; the channels were left unchanged"
+    BadConfig
+        "correct the file; `tenure config check FILE` lists all problems; --config '' reads none"
+    BadVariable "correct or unset the variable; an option on the command line overrides it"
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 mod args;
 mod bucket;
 mod checkpoint;
+mod config;
 mod doctor;
 mod env;
 mod errors;
@@ -39,7 +40,7 @@ fn main() -> ExitCode {
     }
     let args = match args::parse() {
         Ok(args) => args,
-        Err(error) => return failure::of_usage(&error),
+        Err(code) => return code,
     };
     let json = args.global.json;
     match run(args) {
@@ -89,6 +90,7 @@ fn run(Args { global, command }: Args) -> Result<ExitCode, Failure> {
         }
         TenureCommand::Doctor { require } => wait_for(doctor::run(require, global)),
         TenureCommand::Errors { code } => errors::run(code.as_deref(), global),
+        TenureCommand::Config(args) => config::run(&args, global),
         TenureCommand::Completions { shell } => shell::completions(shell, global),
         TenureCommand::Man { dir } => shell::manual(dir.as_deref(), global),
     }?;

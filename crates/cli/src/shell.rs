@@ -4,12 +4,12 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::Context;
-use clap::{Args as _, Command, CommandFactory};
+use clap::{Args as _, Command};
 use clap_complete::Shell;
 use clap_mangen::Man;
 use serde_json::json;
 
-use crate::args::{Args, Global, path};
+use crate::args::{Global, path};
 use crate::failure::Failure;
 use crate::help;
 use crate::output::shown;
@@ -17,10 +17,11 @@ use crate::output::shown;
 /// Returns the completion script of a shell.
 pub(crate) fn completions(shell: Shell, global: &Global) -> Result<String, Failure> {
     // Leave out hidden commands, which the script would offer.
-    let whole = Args::command();
+    let whole = help::command();
     let seen = whole.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
     let bare = Command::new("tenure").version(env!("CARGO_PKG_VERSION"));
-    let mut command = Global::augment_args(bare).disable_help_subcommand(true).subcommands(seen);
+    let bare = help::with_config(Global::augment_args(bare));
+    let mut command = bare.disable_help_subcommand(true).subcommands(seen);
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command, "tenure", &mut script);
     let script = String::from_utf8(script).context("the script is not UTF-8")?;

@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::ValueEnum;
 use serde_json::{Value, json};
@@ -146,22 +145,14 @@ fn is_same(one: &Path, other: &Path) -> bool {
 
 /// Refuses options that have no effect without a duty.
 fn without_duty(args: &BucketNextArgs, global: &Global) -> Result<(), Failure> {
-    let MemberArgs { ttl, grace, drain, require, zone, name, revision, weight, .. } = &args.member;
-    let options = [
-        ("--store", global.store_given),
-        ("--ttl", *ttl != Duration::from_secs(30)),
-        ("--grace", grace.is_some()),
-        ("--drain", drain.is_some()),
-        ("--require", require.is_some()),
-        ("--zone", zone.is_some()),
-        ("--name", name.is_some()),
-        ("--revision", revision.is_some()),
-        ("--weight", *weight != 1),
-        ("a command", !args.command.is_empty()),
-    ];
-    match options.into_iter().find(|(_, given)| *given) {
+    let options =
+        ["store", "ttl", "grace", "drain", "require", "zone", "name", "revision", "weight"];
+    let typed = options.iter().find(|option| global.is_typed(option));
+    let option = typed.map(|option| format!("--{option}"));
+    let command = (!args.command.is_empty()).then(|| "a command".to_owned());
+    match option.or(command) {
         None => Ok(()),
-        Some((option, _)) => Err(Failure::Usage(format!(
+        Some(option) => Err(Failure::Usage(format!(
             "{option} needs --duty GROUP/NAME: without a duty nothing is held, and two workers \
              would run the same bucket"
         ))),

@@ -3,7 +3,9 @@
 #[cfg(test)]
 mod tests;
 
-use clap::{Command, CommandFactory};
+use std::ffi::OsString;
+
+use clap::{Arg, Command, CommandFactory, value_parser};
 
 use crate::args::Args;
 use crate::env;
@@ -11,9 +13,27 @@ use crate::env;
 /// Examples by command: `[NAME]`, then command lines with their purpose.
 const EXAMPLES: &str = include_str!("examples.txt");
 
-/// Returns the definition of the arguments, with the variables of `serve` and with examples.
+/// Id of `--config`, which the commands have that do not use this name for an option of their own.
+pub(crate) const CONFIG_ID: &str = "config_file";
+
+/// Returns the definition of the arguments, with `--config`, the variables of `serve` and examples.
 pub(crate) fn command() -> Command {
     with_examples(Args::command(), "tenure")
+}
+
+/// Option of every command. clap's global options cannot yield to one of the same name.
+pub(crate) fn with_config(command: Command) -> Command {
+    let is_taken = command.get_arguments().any(|arg| arg.get_long() == Some("config"));
+    if is_taken || command.is_hide_set() {
+        return command;
+    }
+    let config = Arg::new(CONFIG_ID).long("config").value_name("FILE").env(env::CONFIG);
+    command.arg(
+        config
+            .value_parser(value_parser!(OsString))
+            .help_heading("Global options")
+            .help("Configuration file; none if empty [default: tenure.toml]"),
+    )
 }
 
 fn with_examples(command: Command, name: &str) -> Command {
@@ -23,6 +43,7 @@ fn with_examples(command: Command, name: &str) -> Command {
         help = format!("{help}\n{notes}");
     }
     let command = if command.is_hide_set() { command } else { command.after_help(help) };
+    let command = with_config(command);
     // A variable may hold a secret.
     let command = command.mut_args(|arg| arg.hide_env_values(true));
     let command = match name {

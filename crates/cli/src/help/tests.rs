@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 
 use clap::{Arg, Command, FromArgMatches};
 
-use super::{EXAMPLES, command, examples};
+use super::{CONFIG_ID, EXAMPLES, command, examples};
 use crate::args::Args;
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/cli");
 const END: &str = "<!-- end -->\n";
 
 /// Options that every command has: the index describes them.
-const COMMON: [&str; 4] = ["help", "version", "store", "json"];
+const COMMON: [&str; 5] = ["help", "version", "store", "json", CONFIG_ID];
 
 /// Visits the visible commands.
 fn walk(command: &Command, visit: &mut impl FnMut(&Command)) {

@@ -9,6 +9,7 @@ mod api;
 mod beat;
 mod bucket;
 mod checkpoint;
+mod config;
 mod connectors;
 mod doctor;
 mod drain;

@@ -51,7 +51,11 @@ impl Tenure {
     pub fn command_of(&self, program: &str, words: &[&str]) -> Command {
         let mut command = Command::new(program);
         command.args(words).current_dir(self.folder.path());
-        let ours = |name: &str| name.starts_with("TENURE_") && !name.starts_with("TENURE_TEST_");
+        let ours = |name: &str| {
+            let published = ["CONNECTOR_", "REDIS_", "PORT", "LOG_", "DATABASE_URL", "ETCD_"];
+            published.iter().any(|start| name.starts_with(start))
+                || name.starts_with("TENURE_") && !name.starts_with("TENURE_TEST_")
+        };
         for (name, _) in std::env::vars().filter(|(name, _)| ours(name)) {
             command.env_remove(name);
         }
@@ -91,7 +95,7 @@ impl Ran {
     pub fn refused(&self, code: &str) {
         let exit = match code {
             // The argument is invalid, whatever the command.
-            "ST001" | "ST011" | "ST024" => 2,
+            "ST001" | "ST011" | "ST024" | "CF001" | "CF002" => 2,
             "ST031" => 5,
             _ => 1,
         };
