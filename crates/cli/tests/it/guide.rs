@@ -34,6 +34,7 @@ pages! {
     tutorial: "tutorial.md",
     add_an_outside_watchdog: "how-to/add-an-outside-watchdog.md",
     choose_a_store: "how-to/choose-a-store.md",
+    configure_a_service: "how-to/configure-a-service.md",
     connect_an_mcp_client: "how-to/connect-an-mcp-client.md",
     drain_a_host: "how-to/drain-a-host.md",
     fence_postgres_writes: "how-to/fence-postgres-writes.md",
