@@ -103,7 +103,7 @@ impl Partitions {
 
     /// Returns the path of a partition's cursor beside `path`: `PATH.partition-ID`. The store
     /// `file:PATH` keeps the checkpoint of the duty `ID` there, too.
-    pub fn cursor_path(path: &Path, id: u32) -> PathBuf {
+    pub fn cursor_path(path: &Path, id: impl std::fmt::Display) -> PathBuf {
         let mut name = OsString::from(path);
         name.push(format!(".partition-{id}"));
         name.into()

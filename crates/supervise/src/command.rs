@@ -11,7 +11,7 @@ use tenure_duty::{Guard, HoldStatus};
 use tenure_store::BootClock;
 use tokio::sync::watch;
 
-use crate::api::{GrantApi, LocalApi, Shard};
+use crate::api::{GrantApi, LocalApi, ShardNumber};
 use crate::deadline_file::DeadlineFile;
 use crate::guard::{
     BootTimer, EndCause, ExitStatus, GuardEvent, GuardProcess, GuardReport, GuardRequest,
@@ -51,7 +51,7 @@ pub(crate) struct CommandStart<'a> {
     /// Identifies this run in requests and reports.
     pub(crate) id: u64,
     pub(crate) hold: &'a Guard,
-    pub(crate) shard: Shard,
+    pub(crate) shard: ShardNumber,
     pub(crate) argv: Vec<OsString>,
     pub(crate) variables: &'a Variables,
     pub(crate) timing: CommandTiming,
@@ -307,7 +307,7 @@ async fn send(guard: &mut GuardProcess, request: &GuardRequest) -> Result<(), St
 }
 
 /// Environment variables that describe a hold.
-fn hold_env(hold: &Guard, shard: Shard) -> Vec<(String, OsString)> {
+fn hold_env(hold: &Guard, shard: ShardNumber) -> Vec<(String, OsString)> {
     let mut env = vec![
         ("TENURE_DUTY".to_owned(), OsString::from(hold.duty().to_string())),
         ("TENURE_EPOCH".to_owned(), hold.epoch().to_string().into()),

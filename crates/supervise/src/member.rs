@@ -149,7 +149,11 @@ impl SupervisorSettings {
     }
 
     pub(crate) fn guard(&self, input: CommandInput, scratch: Option<PathBuf>) -> GuardOptions {
-        let (isolate, hidden_env) = (self.isolate, self.hidden_env.clone());
+        // Those of a hold that this process itself runs under are for this process.
+        let own = ["TENURE_API", "TENURE_API_TOKEN", "TENURE_SHARD", "TENURE_SHARDS"];
+        let mut hidden_env = self.hidden_env.clone();
+        hidden_env.extend(own.map(str::to_owned));
+        let isolate = self.isolate;
         GuardOptions { input, scratch, isolate, hidden_env, printer: None }
     }
 

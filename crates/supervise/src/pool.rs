@@ -12,7 +12,7 @@ use tenure_core::{Code, StoreError};
 use tenure_duty::Guard;
 use tokio::sync::watch;
 
-use crate::api::{LocalApi, Shard};
+use crate::api::{LocalApi, ShardNumber};
 use crate::command::{CommandEvent, CommandStart, CommandTiming, HeldCommand, Variables};
 use crate::guard::{EndCause, ExitStatus, GuardOptions, GuardProcess};
 use crate::process_tree::{KillBackoff, kill_strays, reap_all, survivor};
@@ -35,7 +35,7 @@ pub(crate) struct GuardPool {
 /// A command to run under a hold.
 pub(crate) struct PooledStart<'a> {
     pub(crate) hold: &'a Guard,
-    pub(crate) shard: Shard,
+    pub(crate) shard: ShardNumber,
     pub(crate) argv: Vec<OsString>,
     pub(crate) variables: &'a Variables,
     pub(crate) timing: CommandTiming,
@@ -54,7 +54,7 @@ pub(crate) struct PooledRun {
     pub(crate) released: bool,
 }
 
-/// How a command ended.
+/// End of a command.
 #[derive(Debug)]
 pub(crate) enum CommandEnd {
     Ended(ExitStatus, EndCause),

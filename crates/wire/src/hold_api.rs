@@ -71,7 +71,7 @@ pub enum HoldPhase {
 /// Outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum ApiResult {
+pub enum HoldResult {
     /// The checkpoint is stored.
     Stored,
     /// The request was carried out.
@@ -96,9 +96,9 @@ pub enum ApiResult {
 
 /// Body of a response, but for a checkpoint and a hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ApiAnswer {
+pub struct HoldAnswer {
     /// Outcome.
-    pub result: ApiResult,
+    pub result: HoldResult,
     /// Version that is stored now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<u64>,
@@ -107,12 +107,12 @@ pub struct ApiAnswer {
     pub remaining_ms: Option<u64>,
     /// The problem, unless the request succeeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<ApiError>,
+    pub error: Option<HoldProblem>,
 }
 
 /// A problem, with the fields that commands print with `--json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ApiError {
+pub struct HoldProblem {
     /// Error code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
@@ -142,7 +142,7 @@ pub struct ProgressReport {
     pub shard_id: Option<String>,
 }
 
-/// Tells `null` from a missing member.
+/// Reads a member that is there, also if it is `null`.
 fn present<'de, D: serde::Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Option<String>>, D::Error> {
@@ -198,14 +198,14 @@ mod tests {
 
     #[test]
     fn fields_without_a_value_are_left_out() {
-        let answer = ApiAnswer {
-            result: ApiResult::Stored,
+        let answer = HoldAnswer {
+            result: HoldResult::Stored,
             version: Some(3),
             remaining_ms: None,
             error: None,
         };
         let text = serde_json::to_string(&answer).unwrap();
         assert_eq!(text, r#"{"result":"stored","version":3}"#);
-        assert_eq!(serde_json::from_str::<ApiAnswer>(&text).unwrap(), answer);
+        assert_eq!(serde_json::from_str::<HoldAnswer>(&text).unwrap(), answer);
     }
 }

@@ -12,9 +12,10 @@ use tenure_supervise::run::RunSettings;
 use tenure_wire::bucket::CommitTiming;
 
 use super::hold::RotationWork;
-use crate::args::{Global, MemberArgs, name, path};
+use crate::args::{Global, name, path};
 use crate::failure::Failure;
 use crate::output::{shown, to_stderr, to_stdout};
+use crate::run::args::MemberArgs;
 use crate::{run as runner, wait_for};
 
 const NEEDS_COMMAND: &str = "\

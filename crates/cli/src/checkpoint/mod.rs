@@ -54,7 +54,7 @@ pub(crate) enum CheckpointCommand {
         #[arg(long, value_enum, default_value = "plain")]
         schema: Schema,
     },
-    /// Store a checkpoint: under `tenure run` its own, else claim the duty and release it
+    /// Store a checkpoint, under the hold of `tenure run` or under a claim of its own
     #[command(after_help = EXIT_CODES)]
     Put(put::PutArgs),
     /// List the stored versions of a checkpoint, newest first

@@ -11,7 +11,7 @@ use tenure_core::{Code, Document, Epoch, InstanceId, StoreError, Version};
 use tenure_duty::PutOutcome;
 use tenure_http::{HttpClient, HttpError, Origin, bearer};
 use tenure_wire::hold_api::{
-    ApiAnswer, ApiResult, EPOCH_HEADER, HoldView, INSTANCE_HEADER, WRITTEN_MS_HEADER,
+    EPOCH_HEADER, HoldAnswer, HoldResult, HoldView, INSTANCE_HEADER, WRITTEN_MS_HEADER,
 };
 
 use super::{API_VARIABLE, TOKEN_VARIABLE};
@@ -75,7 +75,7 @@ impl ApiClient {
             return response.checkpoint().map(Some);
         }
         match response.answer()?.result {
-            ApiResult::Absent => Ok(None),
+            HoldResult::Absent => Ok(None),
             _ => Err(response.error()),
         }
     }
@@ -101,8 +101,8 @@ impl ApiClient {
         let answer = response.answer()?;
         let version = answer.version.map(Version::new).transpose()?;
         match (answer.result, version) {
-            (ApiResult::Stored, Some(version)) => Ok(PutOutcome::Stored(version)),
-            (ApiResult::Conflict, Some(newest)) => Ok(PutOutcome::Conflict { newest }),
+            (HoldResult::Stored, Some(version)) => Ok(PutOutcome::Stored(version)),
+            (HoldResult::Conflict, Some(newest)) => Ok(PutOutcome::Conflict { newest }),
             _ => Err(response.error()),
         }
     }
@@ -114,8 +114,8 @@ impl ApiClient {
         let answer = response.answer()?;
         let left = Duration::from_millis(answer.remaining_ms.unwrap_or(0));
         match answer.result {
-            ApiResult::Ok => Ok((true, left)),
-            ApiResult::Short => Ok((false, left)),
+            HoldResult::Ok => Ok((true, left)),
+            HoldResult::Short => Ok((false, left)),
             _ => Err(response.error()),
         }
     }
@@ -153,7 +153,7 @@ impl ApiClient {
 }
 
 impl ClientResponse {
-    fn answer(&self) -> Result<ApiAnswer, StoreError> {
+    fn answer(&self) -> Result<HoldAnswer, StoreError> {
         serde_json::from_slice(&self.body).map_err(|_| unexpected(self))
     }
 
@@ -173,12 +173,12 @@ impl ClientResponse {
 
     /// Returns the error that the answer describes.
     fn error(&self) -> StoreError {
-        let Ok(ApiAnswer { result, error: Some(error), .. }) = self.answer() else {
+        let Ok(HoldAnswer { result, error: Some(error), .. }) = self.answer() else {
             return unexpected(self);
         };
         let code = error.code.and_then(|code| Code::parse(&code)).unwrap_or(Code::Failed);
         match result {
-            ApiResult::Unknown => StoreError::unknown(code, error.detail),
+            HoldResult::Unknown => StoreError::unknown(code, error.detail),
             _ => StoreError::refused(code, error.detail),
         }
     }

@@ -38,7 +38,7 @@ const MAX_SOCKET_PATH_BYTES: usize = 107;
 const MAX_SOCKET_NAME_BYTES: usize = "/18446744073709551615.sock".len();
 
 /// Place of a duty among the shards of its group: its number, and how many there are.
-pub(crate) type Shard = Option<(u32, u32)>;
+pub(crate) type ShardNumber = Option<(u32, u32)>;
 
 /// The local API of a process.
 #[derive(Debug)]
@@ -51,9 +51,9 @@ pub(crate) struct LocalApi {
 
 /// A grant as the API serves it.
 #[derive(Debug)]
-struct Grant {
+struct HoldGrant {
     hold: Guard,
-    shard: Shard,
+    shard: ShardNumber,
     recorder: Recorder,
     /// Whether the program has asked to give the duty back.
     released: watch::Sender<bool>,
@@ -62,7 +62,7 @@ struct Grant {
 /// The API of one grant. When this is dropped, its socket is removed and its connections end.
 #[derive(Debug)]
 pub(crate) struct GrantApi {
-    grant: Arc<Grant>,
+    grant: Arc<HoldGrant>,
     variables: Vec<(String, OsString)>,
     access: GrantAccess,
 }
@@ -108,10 +108,15 @@ impl LocalApi {
     }
 
     /// Serves a grant; its socket is created in `folder`.
-    pub(crate) fn serve(&self, folder: &Path, hold: &Guard, shard: Shard) -> io::Result<GrantApi> {
+    pub(crate) fn serve(
+        &self,
+        folder: &Path,
+        hold: &Guard,
+        shard: ShardNumber,
+    ) -> io::Result<GrantApi> {
         let released = watch::Sender::new(false);
         let recorder = self.recorder.clone();
-        let grant = Arc::new(Grant { hold: hold.clone(), shard, recorder, released });
+        let grant = Arc::new(HoldGrant { hold: hold.clone(), shard, recorder, released });
         let (variables, access) = match &self.port {
             None => {
                 let number = self.sockets.fetch_add(1, Ordering::Relaxed);

@@ -17,16 +17,16 @@ use tenure_duty::{Guard, HoldLost, PutOutcome, process};
 use tenure_operate::millis;
 use tenure_store::BootClock;
 use tenure_wire::hold_api::{
-    ApiAnswer, ApiError, ApiResult, EPOCH_HEADER, HoldPhase, HoldView, INSTANCE_HEADER,
+    EPOCH_HEADER, HoldAnswer, HoldPhase, HoldProblem, HoldResult, HoldView, INSTANCE_HEADER,
     ProgressReport, WRITTEN_MS_HEADER,
 };
 use tokio::sync::mpsc;
 
-use super::Grant;
+use super::HoldGrant;
 use super::body::ApiBody;
 use crate::observe::SourceEndpoint;
 
-pub(super) type ApiResponse = Response<ApiBody>;
+pub(super) type HoldResponse = Response<ApiBody>;
 
 /// Limit on receiving a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -48,7 +48,7 @@ const UNCHANGED: &str = "nothing was changed";
 const SEE_PAGE: &str = "see the page \"Local API\" of the documentation";
 const STOP: &str = "stop this work: another instance may hold the duty";
 
-pub(super) async fn respond(request: Request<Incoming>, grant: &Arc<Grant>) -> ApiResponse {
+pub(super) async fn respond(request: Request<Incoming>, grant: &Arc<HoldGrant>) -> HoldResponse {
     let (head, body) = request.into_parts();
     match (head.method.as_str(), head.uri.path()) {
         ("GET", "/hold") => json(StatusCode::OK, &view(grant)),
@@ -62,7 +62,7 @@ pub(super) async fn respond(request: Request<Incoming>, grant: &Arc<Grant>) -> A
     }
 }
 
-fn view(grant: &Grant) -> HoldView {
+fn view(grant: &HoldGrant) -> HoldView {
     let hold = &grant.hold;
     let DutyKey { group, id } = hold.duty();
     let released = *grant.released.borrow();
@@ -92,7 +92,7 @@ fn view(grant: &Grant) -> HoldView {
     }
 }
 
-async fn get(hold: &Guard) -> ApiResponse {
+async fn get(hold: &Guard) -> HoldResponse {
     if let Err(response) = usable(hold).await {
         return response;
     }
@@ -102,7 +102,7 @@ async fn get(hold: &Guard) -> ApiResponse {
             let what = hold.duty().to_string();
             let hint = "begin from the start, and store the first one with If-None-Match: *";
             let error = Some(problem(Some(Code::NoCheckpoint), what, UNCHANGED, hint));
-            let answer = ApiAnswer { version: Some(0), error, ..plain(ApiResult::Absent) };
+            let answer = HoldAnswer { version: Some(0), error, ..plain(HoldResult::Absent) };
             tagged(json(StatusCode::NOT_FOUND, &answer), Version::ZERO)
         }
         Err(error) => failed(&error),
@@ -110,7 +110,7 @@ async fn get(hold: &Guard) -> ApiResponse {
 }
 
 /// Returns the exact bytes of a checkpoint.
-fn document(checkpoint: &Checkpoint) -> ApiResponse {
+fn document(checkpoint: &Checkpoint) -> HoldResponse {
     let bytes = checkpoint.document.as_bytes();
     let is_json = serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok();
     let kind = if is_json { "application/json" } else { "application/octet-stream" };
@@ -128,7 +128,7 @@ fn document(checkpoint: &Checkpoint) -> ApiResponse {
     tagged(response, checkpoint.version)
 }
 
-async fn put(hold: &Guard, headers: &HeaderMap, body: Incoming) -> ApiResponse {
+async fn put(hold: &Guard, headers: &HeaderMap, body: Incoming) -> HoldResponse {
     let over = match expected(headers) {
         Ok(over) => over,
         Err(detail) => return invalid(StatusCode::BAD_REQUEST, detail),
@@ -147,7 +147,7 @@ async fn put(hold: &Guard, headers: &HeaderMap, body: Incoming) -> ApiResponse {
     }
     match hold.put(document, over).await {
         Ok(PutOutcome::Stored(version)) => {
-            let answer = ApiAnswer { version: Some(version.get()), ..plain(ApiResult::Stored) };
+            let answer = HoldAnswer { version: Some(version.get()), ..plain(HoldResult::Stored) };
             tagged(json(StatusCode::OK, &answer), version)
         }
         Ok(PutOutcome::Conflict { newest }) => {
@@ -155,7 +155,7 @@ async fn put(hold: &Guard, headers: &HeaderMap, body: Incoming) -> ApiResponse {
             let hint = "read the checkpoint again, and decide which one is right";
             let error = Some(problem(Some(Code::OtherVersion), what, UNCHANGED, hint));
             let answer =
-                ApiAnswer { version: Some(newest.get()), error, ..plain(ApiResult::Conflict) };
+                HoldAnswer { version: Some(newest.get()), error, ..plain(HoldResult::Conflict) };
             tagged(json(StatusCode::PRECONDITION_FAILED, &answer), newest)
         }
         Err(error) => failed(&error),
@@ -183,7 +183,7 @@ fn expected(headers: &HeaderMap) -> Result<Option<Version>, String> {
 
 /// Waits until the store has confirmed the hold, if this process was paused. An error is the
 /// response when the hold is lost.
-async fn usable(hold: &Guard) -> Result<(), ApiResponse> {
+async fn usable(hold: &Guard) -> Result<(), HoldResponse> {
     let checked = match hold.check() {
         Err(HoldLost::Unconfirmed) => hold.confirmed().await,
         checked => checked.map(|_| ()),
@@ -191,7 +191,7 @@ async fn usable(hold: &Guard) -> Result<(), ApiResponse> {
     checked.map_err(|lost| failed(&lost.into()))
 }
 
-async fn read(body: Incoming) -> Result<Bytes, ApiResponse> {
+async fn read(body: Incoming) -> Result<Bytes, HoldResponse> {
     let limited = Limited::new(body, Document::MAX_DOCUMENT_BYTES);
     match tokio::time::timeout(BODY_TIMEOUT, limited.collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
@@ -204,7 +204,7 @@ async fn read(body: Incoming) -> Result<Bytes, ApiResponse> {
     }
 }
 
-fn check(hold: &Guard, query: Option<&str>) -> ApiResponse {
+fn check(hold: &Guard, query: Option<&str>) -> HoldResponse {
     let seconds = match query {
         None => Some(0.0),
         Some(query) => query.strip_prefix("seconds=").and_then(|text| text.parse::<f64>().ok()),
@@ -221,15 +221,15 @@ fn check(hold: &Guard, query: Option<&str>) -> ApiResponse {
     };
     let remaining_ms = Some(millis(left));
     if !left.is_zero() && hold.check_for(Duration::from_secs_f64(seconds)).is_ok() {
-        return json(StatusCode::OK, &ApiAnswer { remaining_ms, ..plain(ApiResult::Ok) });
+        return json(StatusCode::OK, &HoldAnswer { remaining_ms, ..plain(HoldResult::Ok) });
     }
     let what = "too little time is left until the deadline".to_owned();
     let hint = "wait for the next renewal and check again, or stop";
     let error = Some(problem(None, what, UNCHANGED, hint));
-    json(StatusCode::CONFLICT, &ApiAnswer { remaining_ms, error, ..plain(ApiResult::Short) })
+    json(StatusCode::CONFLICT, &HoldAnswer { remaining_ms, error, ..plain(HoldResult::Short) })
 }
 
-async fn progress(grant: &Grant, body: Incoming) -> ApiResponse {
+async fn progress(grant: &HoldGrant, body: Incoming) -> HoldResponse {
     let body = match read(body).await {
         Ok(body) => body,
         Err(response) => return response,
@@ -262,19 +262,19 @@ async fn progress(grant: &Grant, body: Incoming) -> ApiResponse {
         let age = |at: u64| Duration::from_millis(process::unix_ms().saturating_sub(at));
         grant.recorder.set_lag(grant.hold.duty(), endpoint, pending.map(age));
     }
-    json(StatusCode::OK, &plain(ApiResult::Ok))
+    json(StatusCode::OK, &plain(HoldResult::Ok))
 }
 
-fn release(grant: &Grant) -> ApiResponse {
+fn release(grant: &HoldGrant) -> HoldResponse {
     if let Err(lost @ (HoldLost::Revoked | HoldLost::Deadline)) = grant.hold.check() {
         return failed(&lost.into());
     }
     grant.released.send_replace(true);
-    json(StatusCode::ACCEPTED, &plain(ApiResult::Ok))
+    json(StatusCode::ACCEPTED, &plain(HoldResult::Ok))
 }
 
 /// Streams the state of the hold now, when the program is asked to end, and when it is lost.
-fn events(grant: &Arc<Grant>) -> ApiResponse {
+fn events(grant: &Arc<HoldGrant>) -> HoldResponse {
     let (sender, receiver) = mpsc::channel(MAX_QUEUED_EVENTS);
     let grant = Arc::clone(grant);
     tokio::spawn(async move {
@@ -309,55 +309,55 @@ fn events(grant: &Arc<Grant>) -> ApiResponse {
 }
 
 /// Answer to a store error, by what the program may do next.
-fn failed(error: &StoreError) -> ApiResponse {
+fn failed(error: &StoreError) -> HoldResponse {
     let code = error.code();
     let (status, result, kept, hint) = match code {
-        Code::Fenced | Code::Held => (StatusCode::CONFLICT, ApiResult::Fenced, UNCHANGED, STOP),
+        Code::Fenced | Code::Held => (StatusCode::CONFLICT, HoldResult::Fenced, UNCHANGED, STOP),
         _ if error.is_unknown() => (
             StatusCode::GATEWAY_TIMEOUT,
-            ApiResult::Unknown,
+            HoldResult::Unknown,
             "unknown; the checkpoint may be stored",
             "send the same request again: the same document over the same version is stored once",
         ),
         Code::BadInput => {
             let hint = "see the limits on the page of this code";
-            (StatusCode::UNPROCESSABLE_ENTITY, ApiResult::Invalid, UNCHANGED, hint)
+            (StatusCode::UNPROCESSABLE_ENTITY, HoldResult::Invalid, UNCHANGED, hint)
         }
         Code::Unreachable | Code::Lost | Code::Busy | Code::Full | Code::Reset | Code::Failed => {
             let hint = "try again, until the deadline of the hold";
-            (StatusCode::SERVICE_UNAVAILABLE, ApiResult::Unavailable, UNCHANGED, hint)
+            (StatusCode::SERVICE_UNAVAILABLE, HoldResult::Unavailable, UNCHANGED, hint)
         }
         _ => {
             let hint = "see `tenure errors CODE`; trying again will not help";
-            (StatusCode::INTERNAL_SERVER_ERROR, ApiResult::Failed, UNCHANGED, hint)
+            (StatusCode::INTERNAL_SERVER_ERROR, HoldResult::Failed, UNCHANGED, hint)
         }
     };
     let error = Some(problem(Some(code), error.problem().detail.clone(), kept, hint));
-    let mut response = json(status, &ApiAnswer { error, ..plain(result) });
-    if result == ApiResult::Unavailable {
+    let mut response = json(status, &HoldAnswer { error, ..plain(result) });
+    if result == HoldResult::Unavailable {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
     }
     response
 }
 
 /// Answer to a request with the secret of a grant that has ended.
-pub(super) fn ended_grant() -> ApiResponse {
+pub(super) fn ended_grant() -> HoldResponse {
     failed(&HoldLost::Revoked.into())
 }
 
-pub(super) fn unauthorized() -> ApiResponse {
+pub(super) fn unauthorized() -> HoldResponse {
     let detail = "send Authorization: Bearer with the value of TENURE_API_TOKEN".to_owned();
     let mut response = invalid(StatusCode::UNAUTHORIZED, detail);
     response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     response
 }
 
-pub(super) fn wrong_host() -> ApiResponse {
+pub(super) fn wrong_host() -> HoldResponse {
     let detail = "the Host header must be the address in TENURE_API".to_owned();
     invalid(StatusCode::MISDIRECTED_REQUEST, detail)
 }
 
-fn not_found(method: &Method, path: &str) -> ApiResponse {
+fn not_found(method: &Method, path: &str) -> HoldResponse {
     let Some((path, allowed)) = PATHS.iter().find(|(known, _)| *known == path) else {
         let paths: Vec<&str> = PATHS.iter().map(|(path, _)| *path).collect();
         return invalid(StatusCode::NOT_FOUND, format!("the paths are {}", paths.join(", ")));
@@ -368,22 +368,22 @@ fn not_found(method: &Method, path: &str) -> ApiResponse {
     response
 }
 
-fn invalid(status: StatusCode, detail: String) -> ApiResponse {
+fn invalid(status: StatusCode, detail: String) -> HoldResponse {
     let error = Some(problem(None, detail, UNCHANGED, SEE_PAGE));
-    json(status, &ApiAnswer { error, ..plain(ApiResult::Invalid) })
+    json(status, &HoldAnswer { error, ..plain(HoldResult::Invalid) })
 }
 
-fn plain(result: ApiResult) -> ApiAnswer {
-    ApiAnswer { result, version: None, remaining_ms: None, error: None }
+fn plain(result: HoldResult) -> HoldAnswer {
+    HoldAnswer { result, version: None, remaining_ms: None, error: None }
 }
 
-fn problem(code: Option<Code>, detail: String, kept: &str, hint: &str) -> ApiError {
+fn problem(code: Option<Code>, detail: String, kept: &str, hint: &str) -> HoldProblem {
     let sentence = code.map(|code| code.sentence().to_owned());
     let code = code.map(|code| code.as_str().to_owned());
-    ApiError { code, sentence, detail, kept: kept.to_owned(), hint: hint.to_owned() }
+    HoldProblem { code, sentence, detail, kept: kept.to_owned(), hint: hint.to_owned() }
 }
 
-fn tagged(mut response: ApiResponse, version: Version) -> ApiResponse {
+fn tagged(mut response: HoldResponse, version: Version) -> HoldResponse {
     // A number in quotes is always valid.
     if let Ok(tag) = HeaderValue::try_from(format!("\"{version}\"")) {
         response.headers_mut().insert(ETAG, tag);
@@ -391,13 +391,13 @@ fn tagged(mut response: ApiResponse, version: Version) -> ApiResponse {
     response
 }
 
-fn json(status: StatusCode, body: &impl Serialize) -> ApiResponse {
+fn json(status: StatusCode, body: &impl Serialize) -> HoldResponse {
     // Text and numbers: this cannot fail.
     let text = serde_json::to_string(body).unwrap_or_default() + "\n";
     response(status, "application/json", text.into_bytes())
 }
 
-fn response(status: StatusCode, kind: &'static str, body: Vec<u8>) -> ApiResponse {
+fn response(status: StatusCode, kind: &'static str, body: Vec<u8>) -> HoldResponse {
     let mut response = Response::new(ApiBody::Whole(Some(body.into())));
     *response.status_mut() = status;
     let headers = response.headers_mut();

@@ -23,8 +23,8 @@ use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::sleep;
 
-use super::Grant;
-use super::route::{self, ApiResponse};
+use super::HoldGrant;
+use super::route::{self, HoldResponse};
 
 /// Limit of connections of a grant, and of all grants at a port.
 const MAX_CONNECTIONS: usize = 64;
@@ -38,7 +38,7 @@ const MAX_ENDED_GRANTS: usize = 10_000;
 pub(super) type TokenKey = [u8; 32];
 
 /// Creates a socket that only this user can use, and serves it.
-pub(super) fn serve_socket(path: &Path, grant: Arc<Grant>) -> io::Result<JoinHandle<()>> {
+pub(super) fn serve_socket(path: &Path, grant: Arc<HoldGrant>) -> io::Result<JoinHandle<()>> {
     let listener = UnixListener::bind(path)?;
     // Nobody else can reach it meanwhile: its folder is private.
     set_permissions(path, Permissions::from_mode(0o600))?;
@@ -68,7 +68,7 @@ fn is_own(socket: &UnixStream) -> bool {
     peer.is_ok_and(|uid| uid == geteuid().as_raw() || uid == 0)
 }
 
-async fn respond(request: Request<Incoming>, grant: Arc<Grant>) -> ApiResponse {
+async fn respond(request: Request<Incoming>, grant: Arc<HoldGrant>) -> HoldResponse {
     route::respond(request, &grant).await
 }
 
@@ -76,7 +76,7 @@ async fn respond(request: Request<Incoming>, grant: Arc<Grant>) -> ApiResponse {
 async fn serve<S, F, Fut>(stream: impl AsyncRead + AsyncWrite + Unpin, state: Arc<S>, respond: F)
 where
     F: Fn(Request<Incoming>, Arc<S>) -> Fut,
-    Fut: Future<Output = ApiResponse>,
+    Fut: Future<Output = HoldResponse>,
 {
     let service = service_fn(|request| {
         let response = respond(request, Arc::clone(&state));
@@ -114,7 +114,7 @@ struct GrantTable(Mutex<Grants>);
 #[derive(Debug, Default)]
 struct Grants {
     /// `None` for a grant that has ended.
-    by_key: BTreeMap<TokenKey, Option<Arc<Grant>>>,
+    by_key: BTreeMap<TokenKey, Option<Arc<HoldGrant>>>,
     ended: VecDeque<TokenKey>,
 }
 
@@ -158,7 +158,7 @@ impl PortListener {
         self.0.address
     }
 
-    pub(super) fn add(&self, token: &str, grant: Arc<Grant>) -> TokenKey {
+    pub(super) fn add(&self, token: &str, grant: Arc<HoldGrant>) -> TokenKey {
         let key = digest(token.as_bytes());
         self.0.grants.lock().by_key.insert(key, Some(grant));
         key
@@ -186,7 +186,7 @@ async fn respond_at(
     request: Request<Incoming>,
     grants: Arc<GrantTable>,
     address: SocketAddr,
-) -> ApiResponse {
+) -> HoldResponse {
     let header = |name| request.headers().get(name).map(HeaderValue::as_bytes);
     let port = address.port();
     let hosts = [address.to_string(), format!("localhost:{port}")];

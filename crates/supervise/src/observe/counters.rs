@@ -57,7 +57,7 @@ pub struct SourceEndpoint {
     pub connector_type: String,
     /// Identity of the endpoint.
     pub endpoint_identity: String,
-    /// Shard of the endpoint.
+    /// ShardNumber of the endpoint.
     pub shard_id: String,
 }
 

@@ -1,7 +1,7 @@
 //! HTTP server for `/health`, `/ready` and `/metrics`, on a thread of its own.
 //!
-//! hyper alone: three paths need no router. Each connection gets one response, within limits on time,
-//! size and number of connections.
+//! hyper alone: three paths need no router. Each connection gets one response, within limits on
+//! time, size and number of connections.
 
 use std::convert::Infallible;
 use std::net::{SocketAddr, TcpListener};

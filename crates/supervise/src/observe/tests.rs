@@ -10,6 +10,8 @@ use tenure_core::{Change, Code, Epoch, Mark, Nonce, Version};
 
 use super::*;
 
+mod log;
+
 /// Manual clock.
 #[derive(Debug, Default)]
 struct Hand(AtomicU64);
@@ -195,17 +197,7 @@ fn every_metric_has_its_name_and_labels() {
     let (recorder, duty) = (bench.handle.recorder(), DutyKey::new("g", "d").unwrap());
     recorder.set_lag(&duty, endpoint.clone(), Some(Duration::from_millis(500)));
     bench.clock.pass(Duration::from_secs(1));
-    let version = Version::new(3).unwrap();
-    for result in [
-        Ok(PutOutcome::Stored(version)),
-        Ok(PutOutcome::Stored(version)),
-        Ok(PutOutcome::Conflict { newest: version }),
-        Err(StoreError::refused(Code::Fenced, "")),
-        Err(StoreError::unknown(Code::Fenced, "")),
-        Err(StoreError::refused(Code::Unreachable, "")),
-    ] {
-        bench.observer.committed(&hold(), &result);
-    }
+    commits(&bench);
 
     let samples = bench.metrics();
     for (series, value) in [
@@ -246,6 +238,20 @@ fn every_metric_has_its_name_and_labels() {
     assert_eq!(bench.metrics().get(series), Some(&0.0));
     recorder.remove_lag(&duty);
     assert!(!bench.metrics().keys().any(|series| series.starts_with("connector_checkpoint_lag")));
+}
+
+fn commits(bench: &Bench) {
+    let version = Version::new(3).unwrap();
+    for result in [
+        Ok(PutOutcome::Stored(version)),
+        Ok(PutOutcome::Stored(version)),
+        Ok(PutOutcome::Conflict { newest: version }),
+        Err(StoreError::refused(Code::Fenced, "")),
+        Err(StoreError::unknown(Code::Fenced, "")),
+        Err(StoreError::refused(Code::Unreachable, "")),
+    ] {
+        bench.observer.committed(&hold(), &result);
+    }
 }
 
 fn histograms(samples: &BTreeMap<String, f64>) {
@@ -360,27 +366,6 @@ fn a_member_is_ready_until_it_is_asked_to_end() {
 }
 
 #[test]
-fn each_write_of_a_checkpoint_is_one_line() {
-    let lines = |level| {
-        let bench = bench(LogFormat::Json, level);
-        let version = Version::new(3).unwrap();
-        bench.observer.committed(&hold(), &Ok(PutOutcome::Stored(version)));
-        bench.observer.committed(&hold(), &Ok(PutOutcome::Conflict { newest: version }));
-        let log = bench.log();
-        let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-        let parts =
-            |line: Value| ["level", "event", "duty", "epoch", "reason"].map(|k| line[k].clone());
-        lines.map(parts).collect::<Vec<_>>()
-    };
-    let line = |level: &str, event: &str, reason: &str| {
-        [level.into(), event.into(), "poll/a".into(), 5.into(), Value::from(reason)]
-    };
-    let refused = line("warn", "commit_refused", "version 3 is stored");
-    assert_eq!(lines(LogLevel::Info), std::slice::from_ref(&refused));
-    assert_eq!(lines(LogLevel::Debug), [line("debug", "committed", "version 3"), refused]);
-}
-
-#[test]
 fn other_requests_are_refused() {
     let bench = bench(LogFormat::Json, LogLevel::Error);
     assert_eq!(bench.get("/").0, 404);
@@ -406,113 +391,4 @@ fn silent_visitors_do_not_keep_others_out() {
     assert_eq!(bench.get("/health").0, 200);
     // The server closes; without that, this would wait for ever.
     let _ = silent[0].read(&mut [0; 1024]).unwrap();
-}
-
-#[test]
-fn a_json_line_has_every_field() {
-    let bench = bench(LogFormat::Json, LogLevel::Info);
-    bench.observer.recorded(&group(), &record(Change::Acquired, "two\nlines \u{1b}"), NOON);
-    let plain = Record { duty: None, epoch: None, other: None, ..record(Change::Joined, "start") };
-    bench.observer.recorded(&group(), &plain, NOON);
-    let log = bench.log();
-    let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(
-        lines,
-        [
-            serde_json::json!({
-                "timestamp": "2026-02-15T10:00:00.123Z", "level": "info", "event": "acquired",
-                "instance_id": "me-1", "group": "poll", "endpoint_id": "a b",
-                "duty": "poll/a%20b", "epoch": 5, "reason": "two\nlines \u{1b}",
-                "other": "you-2", "boottime_ns": 77,
-            }),
-            serde_json::json!({
-                "timestamp": "2026-02-15T10:00:00.123Z", "level": "info", "event": "joined",
-                "instance_id": "me-1", "group": "poll", "reason": "start", "boottime_ns": 77,
-            }),
-        ]
-    );
-    assert!(log.starts_with("{\"timestamp\""), "the time comes first");
-}
-
-#[test]
-fn a_line_for_people_gives_a_terminal_nothing_to_obey() {
-    let bench = bench(LogFormat::Human, LogLevel::Info);
-    bench.observer.recorded(&group(), &record(Change::Acquired, "two\nlines \u{1b}"), NOON);
-    assert_eq!(
-        bench.log(),
-        "2026-02-15T10:00:00.123Z info  acquired       poll/a%20b epoch=5 \
-         reason=\"two\\nlines \\u{1b}\" other=you-2 instance=me-1\n"
-    );
-}
-
-#[test]
-fn each_level_logs_what_matters_as_much() {
-    let events = |level| {
-        let bench = bench(LogFormat::Json, level);
-        for change in Change::ALL {
-            bench.observer.recorded(&group(), &record(*change, "x"), NOON);
-        }
-        let log = bench.log();
-        let event = |line: &str| serde_json::from_str::<Value>(line).unwrap()["event"].to_string();
-        log.lines().map(event).collect::<BTreeSet<_>>()
-    };
-    let all = events(LogLevel::Debug);
-    assert_eq!(all.len(), Change::ALL.len());
-    let info = events(LogLevel::Info);
-    assert_eq!(all.difference(&info).collect::<Vec<_>>(), ["\"renewed\""]);
-    let (warn, error) = (events(LogLevel::Warn), events(LogLevel::Error));
-    assert!(warn.contains("\"renew_failed\"") && !warn.contains("\"acquired\""), "{warn:?}");
-    assert!(error.contains("\"expired\"") && !error.contains("\"renew_failed\""), "{error:?}");
-}
-
-/// Without a reader no call blocks, and the number of dropped lines is reported.
-#[test]
-fn a_log_that_nobody_reads_blocks_nobody() {
-    const TOLD: u64 = 200_000;
-    let bench = bench(LogFormat::Json, LogLevel::Info);
-    for _ in 0..TOLD {
-        bench.observer.recorded(&group(), &record(Change::Acquired, "x"), NOON);
-    }
-    assert_eq!(bench.health().0, 200);
-    // `finish` does not wait for a reader either.
-    bench.handle.finish();
-    drop(bench.observer);
-    let mut text = String::new();
-    let mut log = bench.log;
-    log.read_to_string(&mut text).unwrap();
-    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let dropped: u64 = lines.iter().filter_map(|line| line["dropped"].as_u64()).sum();
-    let written = lines.iter().filter(|line| line["event"] == "acquired").count() as u64;
-    assert!(dropped > 0 && lines.iter().any(|line| line["event"] == "log_dropped"));
-    assert_eq!(written + dropped, TOLD);
-}
-
-/// A closed log does not stop the instance.
-#[test]
-fn a_log_whose_reader_has_gone_is_no_error() {
-    let Bench { observer, handle, log, .. } = bench(LogFormat::Human, LogLevel::Info);
-    drop(log);
-    observer.recorded(&group(), &record(Change::Acquired, "x"), NOON);
-    handle.finish();
-}
-
-/// Each claim repeats the warning, and other crates use `log`, too.
-#[test]
-fn a_warning_of_the_database_is_logged_once() {
-    use ::log::{Log as _, Record};
-    let bench = bench(LogFormat::Json, LogLevel::Info);
-    let notices = postgres::PostgresNotices::new(bench.handle.recorder());
-    let ours = "WARNUNG: tenure: backend 7 of role app (psql) blocks g/d";
-    for (target, text) in [
-        ("tenure_store::postgres::connect", ours),
-        ("tenure_store::postgres::connect", ours),
-        ("tenure_store::postgres::connect", "NOTICE: relation exists, skipping"),
-        ("rustls::client", ours),
-    ] {
-        notices.log(&Record::builder().target(target).args(format_args!("{text}")).build());
-    }
-    let text = bench.log();
-    let line: Value = serde_json::from_str(&text).unwrap();
-    let seen = [&line["level"], &line["event"], &line["reason"]];
-    assert_eq!(seen, ["warn", "store_notice", "backend 7 of role app (psql) blocks g/d"]);
 }

@@ -15,7 +15,7 @@ use tenure_duty::{
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::api::{LocalApi, Shard};
+use crate::api::{LocalApi, ShardNumber};
 use crate::command::CommandTiming;
 use crate::error::{SuperviseError, SystemContext as _};
 use crate::guard::{CommandInput, EndCause, ExitStatus, GuardOptions};
@@ -82,21 +82,21 @@ pub struct RunEachSettings {
 /// exit code: 128 and the number of the signal.
 pub async fn run_each(settings: RunEachSettings) -> Result<u8, SuperviseError> {
     let observation = settings.member.observe(&settings.group)?;
-    let ran = Fleet::run(settings, &observation).await;
+    let ran = CommandFleet::run(settings, &observation).await;
     observation.finish();
     ran
 }
 
 /// State shared by all commands.
 #[derive(Debug)]
-struct Fleet {
+struct CommandFleet {
     settings: RunEachSettings,
     pool: GuardPool,
     api: LocalApi,
     recorder: Recorder,
 }
 
-impl Fleet {
+impl CommandFleet {
     async fn run(
         settings: RunEachSettings,
         observation: &Observation,
@@ -182,7 +182,7 @@ impl Fleet {
         }
     }
 
-    fn shard(&self, duty: &DutyId) -> Shard {
+    fn shard(&self, duty: &DutyId) -> ShardNumber {
         let number = Layout::shard_of(duty)?;
         match &self.settings.duties {
             EachDuties::Shards(count) => Some((number, *count)),
@@ -282,14 +282,14 @@ fn merge(memberships: Vec<Membership>) -> mpsc::Receiver<MembershipEvent> {
 
 /// Starts a command for each assigned duty, until all memberships have ended.
 async fn attend_all(
-    fleet: &Arc<Fleet>,
+    fleet: &Arc<CommandFleet>,
     mut signals: Signals,
     leavers: Vec<LeaveHandle>,
     mut events: mpsc::Receiver<MembershipEvent>,
 ) -> Result<u8, SuperviseError> {
     let mut tasks = JoinSet::new();
     let (mut stop, mut end) = (None, Ok(()));
-    let leave = |fleet: &Fleet| {
+    let leave = |fleet: &CommandFleet| {
         fleet.pool.leave();
         fleet.recorder.set_leaving();
         leavers.iter().for_each(LeaveHandle::leave);

@@ -129,7 +129,8 @@ impl StateFile {
         StateTask::start(self.clone(), hold.clone())
     }
 
-    /// Reads the file; `None` if it does not exist. A file that is replaced meanwhile is read again.
+    /// Reads the file; `None` if it does not exist. A file that is replaced meanwhile is
+    /// read again.
     fn read(&self) -> Result<Option<StateContent>, StoreError> {
         for _ in 0..MAX_READS {
             match self.read_once() {
@@ -189,8 +190,7 @@ impl StateFile {
         replaced.map_err(|error| self.unusable(&format!("it cannot be replaced: {error}")))?;
         if found.is_some() {
             let before = self.before();
-            let reason =
-                format!("restored from the store; the file before is {}", before.display());
+            let reason = format!("the file before is {}", before.display());
             self.recorder.log_instance(tenure_core::LogLevel::Info, "state_restored", reason);
         }
         Ok(())

@@ -173,7 +173,8 @@ fn commands_of_shards_have_a_checkpoint_each() {
     for store in shared_stores(&Tenure::new()) {
         let tenure = Tenure::new();
         let script = format!(
-            "echo $TENURE_SHARD $TENURE_SHARDS {{}} $TENURE_API >> api; mkdir -p {{}}; cd {{}}; {STAY}"
+            "echo $TENURE_SHARD $TENURE_SHARDS {{}} $TENURE_API >> api; mkdir -p {{}}
+             cd {{}}; {STAY}"
         );
         let before = ["run", "--store", &store, "--group", "g", "--shards", "2", "--ttl", "6s"];
         let running = tenure.start("a", &[&before[..], &["--", "sh", "-c", &script]].concat());

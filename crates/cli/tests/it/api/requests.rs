@@ -194,6 +194,24 @@ fn outside_of_run_a_checkpoint_is_put_under_a_claim() {
     tenure.run(&away).refused_with("ST002", 7);
 }
 
+/// A command may start another `tenure run`: each program has the API of its own hold.
+#[test]
+fn holds_may_be_nested() {
+    let tenure = Tenure::new();
+    let store = tenure.sqlite("tenure.db");
+    let binary = env!("CARGO_BIN_EXE_tenure");
+    let inner = format!("{binary} checkpoint put -; echo ${{TENURE_API_TOKEN-none}}");
+    let script = format!(
+        "echo outer | {binary} checkpoint put -
+         echo inner | {binary} run --duty h/inner -- sh -c '{inner}' 2> inner.err"
+    );
+    let ran =
+        Ran::of(tenure.command(&run_on(&store, &["--api-port", "0"], &script)).output().unwrap());
+    assert_eq!(ran.stdout, "stored as version 1\nstored as version 1\nnone\n", "{ran:?}");
+    let get = |duty: &str| tenure.run(&["checkpoint", "get", duty]).ok();
+    assert_eq!((get("g/d"), get("h/inner")), ("outer\n".to_owned(), "inner\n".to_owned()));
+}
+
 #[test]
 fn a_command_without_a_hold_says_so() {
     let tenure = Tenure::new();

@@ -1,5 +1,7 @@
 //! `tenure run` and `tenure poll`: settings from arguments, exit codes from errors.
 
+pub(crate) mod args;
+
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +19,7 @@ use tenure_supervise::state::{StateSettings, is_same_file};
 use tenure_supervise::{OutputForm, SuperviseError};
 use tenure_targets::TargetsUrl;
 
-use crate::args::{self, Global, OutputArg, name};
+use crate::args::{Global, group_name, name, path};
 use crate::env;
 use crate::failure::Failure;
 use crate::limits::{check_count, check_time};
@@ -80,17 +82,33 @@ fn check_state(state: &StateSettings, store: &StoreUrl) -> Result<(), Failure> {
 }
 
 impl args::StateArgs {
-    /// Reads the state file of a command; `many`: each of several duties needs one of its own.
-    fn settings(&self, store: &StoreUrl, many: bool) -> Result<Option<StateSettings>, Failure> {
-        let Some(path) = &self.state else { return Ok(None) };
-        let state = StateSettings { path: args::path(path)?, import: self.state_import };
+    /// Reads the state file of a command.
+    fn settings(&self, store: &StoreUrl) -> Result<Option<StateSettings>, Failure> {
+        let Some(file) = &self.state else { return Ok(None) };
+        let state = StateSettings { path: path(file)?, import: self.state_import };
         check_state(&state, store)?;
-        if many && !state.is_per_duty() {
-            return Err(Failure::Usage(format!(
-                "--state {} would be shared by several duties; put {{}} into its name, as in \
-                 cursor-{{}}.json",
-                state.path.display()
-            )));
+        Ok(Some(state))
+    }
+
+    /// Reads the state file of several duties: each needs one of its own. Partitions have a
+    /// published name for theirs.
+    fn settings_per_duty(
+        &self,
+        store: &StoreUrl,
+        partitions: bool,
+    ) -> Result<Option<StateSettings>, Failure> {
+        let Some(mut state) = self.settings(store)? else { return Ok(None) };
+        match state.is_per_duty() {
+            true => {}
+            false if partitions => state.path = Partitions::cursor_path(&state.path, "{}"),
+            false => {
+                return Err(Failure::Usage(format!(
+                    "--state {} (or {}) would be shared by several duties; put {{}} into its \
+                     name, as in cursor-{{}}.json",
+                    state.path.display(),
+                    env::CURSOR_PATH
+                )));
+            }
         }
         Ok(Some(state))
     }
@@ -99,8 +117,8 @@ impl args::StateArgs {
 impl args::OutputArgs {
     fn form(&self) -> OutputForm {
         match self.output {
-            OutputArg::Label => OutputForm::Labelled,
-            OutputArg::Plain => OutputForm::Inherited,
+            args::OutputArg::Label => OutputForm::Labelled,
+            args::OutputArg::Plain => OutputForm::Inherited,
         }
     }
 }
@@ -109,7 +127,7 @@ impl args::RunCommandArgs {
     /// Settings for one duty.
     fn settings(&self, duty: &str, global: &Global) -> Result<RunSettings, Failure> {
         let store = global.url()?;
-        let state = self.state.settings(&store, false)?;
+        let state = self.state.settings(&store)?;
         Ok(RunSettings {
             duty: name(duty, str::parse)?,
             no_wait: self.no_wait,
@@ -121,7 +139,7 @@ impl args::RunCommandArgs {
     /// Settings for the duties of a group.
     fn settings_for_each(&self, group: &str, global: &Global) -> Result<RunEachSettings, Failure> {
         let store = global.url()?;
-        let state = self.state.settings(&store, true)?;
+        let state = self.state.settings_per_duty(&store, self.partitions)?;
         check_time("--list-every", self.list_every, MIN_INTERVAL, MAX_INTERVAL)?;
         if let Some(room) = self.room {
             check_count("--room", room, 1, MAX_JOBS)?;
@@ -140,7 +158,7 @@ impl args::RunCommandArgs {
             }
         };
         Ok(RunEachSettings {
-            group: args::group_name(group)?,
+            group: group_name(group)?,
             duties,
             member: SupervisorSettings { state, ..self.member.settings(store)? },
             room: self.room,
@@ -153,7 +171,7 @@ impl args::RunCommandArgs {
 impl args::PollArgs {
     fn settings(&self, global: &Global) -> Result<PollSettings, Failure> {
         let store = global.url()?;
-        let state = self.state.settings(&store, true)?;
+        let state = self.state.settings_per_duty(&store, false)?;
         let member = SupervisorSettings { state, ..self.member.settings(store)? };
         check_time("--every", self.every, MIN_INTERVAL, MAX_INTERVAL)?;
         check_time("--list-every", self.list_every, MIN_INTERVAL, MAX_INTERVAL)?;
