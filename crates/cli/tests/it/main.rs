@@ -11,6 +11,7 @@ mod bucket;
 mod checkpoint;
 mod config;
 mod connectors;
+mod cursor_file;
 mod doctor;
 mod drain;
 mod each;
