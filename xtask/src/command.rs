@@ -36,6 +36,7 @@ usage: cargo xtask <command>
   bench ingest     measure how many events the switchboard ingests
   bench heartbeat  measure what the heartbeats of ten thousand connectors cost
   bench bucket     compare buckets with Node, and their filter with Python
+  bench api        compare commits through the local API with those by the library
   sim --seeds COUNT | --seed SEED [--world switchboard]
                    run the engine, or the switchboard, in virtual time: many seeds, or one with
                    its trace
