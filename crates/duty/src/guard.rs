@@ -326,8 +326,8 @@ impl Guard {
     }
 
     /// Stores a report on the duty, of at most [`Report::MAX_REPORT_BYTES`]; it replaces the one
-    /// before, and leaves the checkpoint as it is. [`Code::Fenced`] means that the hold is no longer
-    /// valid: stop. After a lost response it is sent once more, which is harmless.
+    /// before, and leaves the checkpoint as it is. [`Code::Fenced`] means that the hold is no
+    /// longer valid: stop. After a lost response it is sent once more, which is harmless.
     pub async fn report(&self, document: Document) -> Result<(), StoreError> {
         match self.try_report(&document).await {
             Err(lost) if lost.is_unknown() => match self.try_report(&document).await {
