@@ -23,10 +23,11 @@ use crate::env;
 use crate::failure::{self, Failure};
 use crate::guard::GuardArgs;
 use crate::help;
-use crate::operate::{apply, drain, evict, explain, pause, pin, plan, share, top};
+use crate::operate::{apply, audit, drain, evict, explain, pause, pin, plan, share, top};
 use crate::output::report;
+use crate::paint::{self, ColorArg};
 use crate::run::args::{PollArgs, RunCommandArgs};
-use crate::switchboard::{beat, channel, connectors, fence, serve, token};
+use crate::switchboard::{beat, channel, connectors, dead, fence, serve, token};
 use crate::{checkpoint, hold};
 
 pub(crate) const DEFAULT_STORE: &str = "sqlite:tenure.db";
@@ -75,6 +76,9 @@ pub(crate) struct Global {
     /// Print output as one JSON document, and errors as JSON on standard error
     #[arg(long, global = true)]
     pub(crate) json: bool,
+    /// Colours in output for people; NO_COLOR and CLICOLOR_FORCE decide for auto
+    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value = "auto")]
+    color: ColorArg,
 }
 
 impl Global {
@@ -115,6 +119,8 @@ pub(crate) enum TenureCommand {
     Top(top::TopArgs),
     /// Explain why a duty is with its holder
     Explain(explain::ExplainArgs),
+    /// List what happened: grants, losses, releases, evictions and commits
+    Audit(audit::AuditArgs),
     /// Show which duties would move if members, weights or pins changed
     Plan(plan::PlanArgs),
     /// Apply a plan, if the group has not changed since
@@ -163,6 +169,9 @@ pub(crate) enum TenureCommand {
     /// List, add and remove channels of the switchboard
     #[command(subcommand)]
     Channel(channel::ChannelCommand),
+    /// List, replay and discard dead letters: events that connectors gave up
+    #[command(subcommand)]
+    Dead(dead::DeadCommand),
     /// List connectors and their state; archive or delete them
     #[command(subcommand)]
     Connectors(connectors::ConnectorCommand),
@@ -259,10 +268,12 @@ pub(crate) fn words<T: Copy + Send + Sync + 'static>(
 /// file. Prints errors, without possible passwords, and returns the exit code.
 pub(crate) fn parse() -> Result<Args, ExitCode> {
     let words: Vec<OsString> = std::env::args_os().collect();
+    paint::choose_by_words(&words);
     let layers = config::layers(&words).map_err(|failure| {
         let mut options = words.iter().take_while(|word| *word != "--");
         failure.report(options.any(|word| word == "--json"))
     })?;
+    paint::choose_by_words(&layers.words);
     note_warnings(&layers.warnings);
     let parse = || {
         let matches = help::command().try_get_matches_from(&layers.words)?;
@@ -275,6 +286,7 @@ pub(crate) fn parse() -> Result<Args, ExitCode> {
         }
         failure::of_usage(&usage)
     })?;
+    paint::choose(args.global.color, args.global.json);
     args.global.typed = layers.typed();
     args.global.store_error = layers.store_error;
     Ok(args)
@@ -288,7 +300,8 @@ pub(crate) struct UsageError {
 
 impl UsageError {
     pub(crate) fn new(error: &clap::Error, words: &[OsString]) -> Self {
-        let mut text = error.render().to_string();
+        let plain = error.render().to_string();
+        let mut text = plain.clone();
         if error.use_stderr() {
             // clap repeats a misplaced store URL: the whole word, or the part after `=`.
             for word in words.iter().map(|word| word.to_string_lossy()) {
@@ -305,7 +318,13 @@ impl UsageError {
                 text = hide_value(&text, &value.to_string_lossy());
             }
         }
-        Self { text, is_error: error.use_stderr() }
+        let is_error = error.use_stderr();
+        let has_colors = if is_error { paint::is_on_stderr() } else { paint::is_on_stdout() };
+        // Values are found in plain text only: with something to hide, the text stays plain.
+        if has_colors && text == plain {
+            text = error.render().ansi().to_string();
+        }
+        Self { text, is_error }
     }
 }
 

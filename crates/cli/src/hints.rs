@@ -91,6 +91,7 @@ hints! {
         "use an older cursor or after=0, and skip every request_id that you have processed"
     NoSuchChannel "`tenure channel ls` lists channels; `tenure channel add` adds one"
     ChannelConflict "see `tenure channel ls`; the channels were left unchanged"
+    NoSuchLetter "`tenure dead ls --state all` lists the dead letters that are still stored"
     BadConfig
         "correct the file; `tenure config check FILE` lists all problems; --config '' reads none"
     BadVariable "correct or unset the variable; an option on the command line overrides it"

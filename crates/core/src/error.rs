@@ -73,6 +73,7 @@ crate::text_enum! {
         CursorDiverged "SW008" "the cursor is not from this inbox"
         NoSuchChannel "SW009" "there is no channel of that name"
         ChannelConflict "SW010" "the channel cannot be changed this way"
+        NoSuchLetter "SW011" "there is no such dead letter"
         BadConfig "CF001" "the configuration file cannot be used"
         BadVariable "CF002" "an environment variable cannot be used"
     }

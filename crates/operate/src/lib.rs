@@ -9,6 +9,7 @@
 //! | list groups | [`list::list`] |
 //! | monitor groups | [`top::Monitor`] |
 //! | explain where a duty is | [`explain::explain`] |
+//! | read what happened | [`timeline::timeline`] |
 //! | plan a change, and apply it | [`plan::plan`], [`plan::apply`] |
 //! | hand over the duties of an instance | [`drain::start`] |
 //! | remove an instance from its group | [`evict::evict`] |
@@ -65,6 +66,7 @@ pub mod plan;
 mod replace;
 mod serialize;
 pub mod share;
+pub mod timeline;
 pub mod top;
 
 pub use audit::AuditTrail;

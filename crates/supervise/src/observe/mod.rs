@@ -35,13 +35,15 @@ pub struct ObserveSettings {
     pub listen: Option<SocketAddr>,
     /// Format of log lines; by default human-readable on a terminal, else JSON.
     pub format: Option<LogFormat>,
+    /// Whether human-readable lines have colours.
+    pub has_colors: bool,
     /// The least important level that is logged.
     pub level: LogLevel,
 }
 
 impl Default for ObserveSettings {
     fn default() -> Self {
-        Self { listen: None, format: None, level: LogLevel::Info }
+        Self { listen: None, format: None, has_colors: false, level: LogLevel::Info }
     }
 }
 
@@ -64,7 +66,7 @@ pub fn start(
     settings: &ObserveSettings,
     observed: ObservedInstance,
 ) -> Result<Observation, SuperviseError> {
-    let log = LogQueue::to_stderr(settings.format, settings.level, observed.instance.clone())?;
+    let log = LogQueue::to_stderr(settings, observed.instance.clone())?;
     let observation = start_with(settings.listen, log, observed)?;
     postgres::follow(observation.recorder());
     Ok(observation)
