@@ -49,6 +49,7 @@ hints! {
         "see the detail; sending the same content again will not help; other rows are not affected"
     OtherName "`tenure checkpoint move STORE STORE GROUP/OLD --as GROUP/N` gives it the right name"
     NoCheckpoint "check the name with `tenure ls`; the first commit of a holder writes a checkpoint"
+    BadBackup "make backups with `tenure store backup`; a server is backed up with its own tools"
     SettingsDiffer "start all members with the same TTL and layout; the message has both values"
     DuplicateInstance "restart this process to get an id of its own: an id belongs to one process"
     EvictedInstance

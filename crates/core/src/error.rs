@@ -39,6 +39,7 @@ crate::text_enum! {
         Unstorable "ST029" "the store refuses the content of a row"
         OtherName "ST030" "the checkpoint of a shard is stored under another name"
         NoCheckpoint "ST031" "the duty has no checkpoint yet"
+        BadBackup "ST034" "the backup cannot be made or used"
         SettingsDiffer "DT001" "the settings of this instance differ from its group's"
         DuplicateInstance "DT002" "another process runs under this instance id"
         EvictedInstance "DT003" "this instance was evicted from its group"

@@ -6,6 +6,7 @@
 )]
 
 mod api;
+mod backup;
 mod beat;
 mod bucket;
 mod checkpoint;

@@ -10,6 +10,7 @@
 //! cursor.json.partition-GROUP+ID     a duty of another group
 //! cursor.json.corrupt-N              a file that could not be read; never removed
 //! cursor.json.tenure/lock            held by the process that has the store open
+//! cursor.json.tenure/restoring       while a restore replaces the files; nobody can open the store
 //! cursor.json.tenure/store.json      format, incarnation, floor, retention
 //! cursor.json.tenure/group-NAME.json epochs, used nonces, evictions, document, reports, new audit
 //! cursor.json.tenure/audit-NAME.jsonl
@@ -37,6 +38,7 @@
 //! duty can be claimed meanwhile, because its epochs are known, but neither loaded nor committed.
 
 mod audit;
+pub(crate) mod backup;
 mod boot;
 mod checkpoint;
 mod disk;

@@ -6,7 +6,8 @@
 //! user code runs inside a transaction.
 
 mod audit;
-mod boot;
+pub(crate) mod backup;
+pub(crate) mod boot;
 mod checkpoint;
 pub(crate) mod connect;
 pub(crate) mod error;
@@ -104,6 +105,7 @@ impl Sqlite {
         if if_absent == IfAbsent::Refuse && !path.exists() {
             return Err(StoreError::refused(Code::Absent, path.display().to_string()));
         }
+        let early = boot::share(&path)?;
         let open = |priority| {
             let connection = connect::connect(&path);
             let connection = connection.map_err(|error| error::open_error(&path, error))?;
@@ -115,7 +117,7 @@ impl Sqlite {
             return Err(StoreError::refused(Code::Absent, path.display().to_string()));
         }
         schema::migrate(&mut vital, &schema::HISTORY)?;
-        let boot = boot::enter(&path, &vital.connection, &boot::identity()?)?;
+        let boot = boot::enter(&path, &vital.connection, &boot::identity()?, early)?;
         audit::trim(&mut vital)?;
         let retention = vital.read(|db, _| upkeep::retention(db))?;
         Ok(Self {

@@ -78,6 +78,14 @@ pub fn migrate(connection: &mut SqliteConnection, history: &MigrationHistory) ->
     })
 }
 
+/// Refuses a file that a newer version has changed in a way that this one would misread.
+pub(super) fn check_version(
+    connection: &Connection,
+    history: &MigrationHistory,
+) -> StoreResult<()> {
+    pending(history.migrations, &applied(connection, history)?).map(drop)
+}
+
 /// Returns the migrations as a script.
 pub fn script(history: &MigrationHistory) -> String {
     let mut script = format!("BEGIN IMMEDIATE;\n{}", bootstrap(history));
