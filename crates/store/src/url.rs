@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tenure_core::{BoxFuture, Code, DutyKey, GroupName, Store, StoreError, StoreResult};
 
 use crate::SHARED_GROUP;
-use crate::signing::{Sealed, Signing};
+use crate::signing::{Protection, Sealed, Signing};
 use crate::tls::PemFiles;
 
 /// URL of a store as the user wrote it. It may carry a password, so it prints without one.
@@ -153,15 +153,16 @@ impl StoreUrl {
         self.open_signed(if_absent, entropy, Signing::Off).await
     }
 
-    /// Like [`Self::open`], with signed checkpoints.
+    /// Like [`Self::open`], with signed or encrypted checkpoints.
     pub async fn open_signed(
         &self,
         if_absent: IfAbsent,
         entropy: u128,
-        signing: Signing,
+        protection: impl Into<Protection>,
     ) -> StoreResult<Arc<dyn Store>> {
+        let protection = protection.into();
         let bare = self.open_bare(if_absent, entropy).await?;
-        Ok(Arc::new(Sealed::new(bare, signing)))
+        Ok(Arc::new(Sealed::new(bare, protection)))
     }
 
     /// Like [`Self::open`], for tools that read seals themselves: documents are returned as stored.

@@ -14,6 +14,7 @@ mod connectors;
 mod doctor;
 mod drain;
 mod each;
+mod encryption;
 mod errors;
 mod formats;
 mod golden;
