@@ -233,7 +233,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     time.try_into().map_err(|_| "a time cannot be negative".to_owned())
 }
 
-/// Signing of checkpoints.
+/// Signing and encryption of checkpoints.
 #[derive(clap::Args)]
 pub(crate) struct SigningArgs {
     /// Signing and verification of checkpoints
@@ -242,6 +242,9 @@ pub(crate) struct SigningArgs {
     /// File with signing keys, one per line: ID sign|verify|retired HEX
     #[arg(long, global = true, value_name = "PATH", env = env::SIGNING_KEYS_FILE)]
     pub(crate) signing_keys_file: Option<PathBuf>,
+    /// Encrypt checkpoints with the keys in this file, one per line: ID encrypt|decrypt HEX
+    #[arg(long, global = true, value_name = "PATH", env = env::ENCRYPTION_KEYS_FILE)]
+    pub(crate) encryption_keys_file: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -311,7 +314,8 @@ impl UsageError {
                 }
             }
             // The user did not type the value of a variable, and it may be meant for another one.
-            let ours = [env::STORE, env::SIGNING, env::SIGNING_KEYS_FILE].into_iter();
+            let keys = [env::SIGNING_KEYS_FILE, env::ENCRYPTION_KEYS_FILE];
+            let ours = [env::STORE, env::SIGNING].into_iter().chain(keys);
             let ours = ours.chain(env::SECRETS).chain(env::SERVE).chain(env::BEAT);
             let values = ours.chain(env::BUCKET).filter_map(std::env::var_os);
             for value in values.filter(|value| !value.is_empty()) {
@@ -356,7 +360,7 @@ pub(crate) fn may_be_token(word: &str) -> bool {
     Environment::ALL.iter().any(|environment| word.contains(&format!("sw_{environment}_")))
 }
 
-/// Whether a word may hold a signing key.
+/// Whether a word may hold a signing or encryption key.
 pub(crate) fn may_be_key(word: &str) -> bool {
     word.split(|c: char| !c.is_ascii_hexdigit()).any(|digits| digits.len() >= KEY_DIGITS)
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tenure_core::{BoxFuture, Code, DutyKey, GroupName, Store, StoreError, StoreResult};
 
 use crate::SHARED_GROUP;
-use crate::signing::{Sealed, Signing};
+use crate::signing::{Protection, Sealed, Signing};
 use crate::tls::PemFiles;
 pub(crate) use place::resolved;
 
@@ -169,15 +169,16 @@ impl StoreUrl {
         self.open_signed(if_absent, entropy, Signing::Off).await
     }
 
-    /// Like [`Self::open`], with signed checkpoints.
+    /// Like [`Self::open`], with signed or encrypted checkpoints.
     pub async fn open_signed(
         &self,
         if_absent: IfAbsent,
         entropy: u128,
-        signing: Signing,
+        protection: impl Into<Protection>,
     ) -> StoreResult<Arc<dyn Store>> {
+        let protection = protection.into();
         let bare = self.open_bare(if_absent, entropy).await?;
-        Ok(Arc::new(Sealed::new(bare, signing)))
+        Ok(Arc::new(Sealed::new(bare, protection)))
     }
 
     /// Like [`Self::open`], for tools that read seals themselves: documents are returned as stored.

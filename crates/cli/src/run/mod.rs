@@ -47,7 +47,7 @@ impl args::MemberArgs {
         let signing = signing::SigningSettings::new(&self.signing)?;
         let store = StoreSettings {
             url: store,
-            signing: Arc::new(move || signing.signing()),
+            protection: Arc::new(move || signing.protection()),
             require: self.require,
         };
         let settings = SupervisorSettings {

@@ -37,6 +37,7 @@ pages! {
     configure_a_service: "how-to/configure-a-service.md",
     connect_an_mcp_client: "how-to/connect-an-mcp-client.md",
     drain_a_host: "how-to/drain-a-host.md",
+    encrypt_checkpoints: "how-to/encrypt-checkpoints.md",
     fence_postgres_writes: "how-to/fence-postgres-writes.md",
     follow_the_inbox: "how-to/follow-the-inbox.md",
     keep_the_state_of_any_program: "how-to/keep-the-state-of-any-program.md",

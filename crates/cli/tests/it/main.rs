@@ -16,6 +16,7 @@ mod cursor_file;
 mod doctor;
 mod drain;
 mod each;
+mod encryption;
 mod errors;
 mod formats;
 mod golden;
