@@ -49,7 +49,7 @@ hints! {
         "see the detail; sending the same content again will not help; other rows are not affected"
     OtherName "`tenure checkpoint move STORE STORE GROUP/OLD --as GROUP/N` gives it the right name"
     NoCheckpoint "check the name with `tenure ls`; the first commit of a holder writes a checkpoint"
-    SettingsDiffer "start all members with the same TTL and layout; the message has both values"
+    SettingsDiffer "start this instance with the group's value; the message has both"
     DuplicateInstance "restart this process to get an id of its own: an id belongs to one process"
     EvictedInstance
         "restart the process to join under a new id, once the reason for the eviction is gone"
