@@ -54,7 +54,7 @@ hints! {
     CannotDecrypt
         "add the key that the message names to --encryption-keys-file; nothing can be read without"
     BadBackup "make backups with `tenure store backup`; a server is backed up with its own tools"
-    SettingsDiffer "start all members with the same TTL and layout; the message has both values"
+    SettingsDiffer "start this instance with the group's value; the message has both"
     DuplicateInstance "restart this process to get an id of its own: an id belongs to one process"
     EvictedInstance
         "restart the process to join under a new id, once the reason for the eviction is gone"
