@@ -368,7 +368,7 @@ impl Guard {
         self.inner.handle.store.call(read).await
     }
 
-    fn refused(&self, newest: Epoch) -> StoreError {
+    pub(crate) fn refused(&self, newest: Epoch) -> StoreError {
         self.lose_to_fence();
         let (duty, epoch) = (self.duty(), self.epoch());
         let detail = format!("{duty} under epoch {epoch}, the newest is {newest}");
