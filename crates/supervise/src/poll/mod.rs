@@ -117,7 +117,7 @@ impl PollContext {
             self.recorder.log_instance(LogLevel::Warn, "results_unwritten", reason);
         };
         let show = async {
-            loop {
+            while is_shown {
                 let targets = self.targets.polled();
                 if !targets.is_empty() {
                     // Until the store answers again, the last totals are shown.
@@ -125,15 +125,11 @@ impl PollContext {
                         self.recorder.set_targets(totals);
                     }
                 }
-                let is_first = targets.is_empty();
-                sleep(if is_first { FIRST_TOTALS_INTERVAL } else { TOTALS_INTERVAL }).await;
+                sleep(if targets.is_empty() { FIRST_TOTALS_INTERVAL } else { TOTALS_INTERVAL })
+                    .await;
             }
         };
-        tokio::join!(self.results.write_all(log), async {
-            if is_shown {
-                show.await;
-            }
-        });
+        tokio::join!(self.results.write_all(log), show);
     }
 }
 
