@@ -1,9 +1,14 @@
 //! `tenure explain`.
 
+use std::time::Duration;
+
 use tenure_core::store::AuditEntry;
+use tenure_core::text::span;
 use tenure_operate::explain::{ExplainedMember, Explanation, explain};
+use tenure_operate::polls::PollStatus;
 use tenure_operate::timestamp;
 
+use super::ls::poll_result;
 use super::read_time;
 use crate::args::{Global, name};
 use crate::failure::Failure;
@@ -49,6 +54,14 @@ fn text(about: &Explanation) -> String {
     if about.holder.is_some() {
         let since = about.since_unix_ms.map(timestamp);
         line("since", since.unwrap_or_else(|| "before the audit trail begins".to_owned()));
+    }
+    if let Some(PollStatus { report, .. }) = &about.poll {
+        let at = timestamp(report.polled_unix_ms);
+        let took = span(Duration::from_millis(report.duration_ms));
+        line("last poll", format!("{at}, took {took}: {}", poll_result(report, usize::MAX)));
+        let success = report.last_success_unix_ms.map(timestamp);
+        line("last ok", or_dash(success));
+        line("next poll", or_dash(report.next_unix_ms.map(timestamp)));
     }
     match (about.unplanned, &about.should_be) {
         (Some(why), _) => line("should be", format!("with no member: {why}")),
