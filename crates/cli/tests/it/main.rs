@@ -6,6 +6,7 @@
 )]
 
 mod api;
+mod audit;
 mod backup;
 mod beat;
 mod bucket;
