@@ -51,7 +51,7 @@ pub use snapshot::GroupSnapshot;
 pub use status::MemberStatus;
 
 use crate::{
-    Change, Code, Deadline, DutyId, Epoch, InstanceId, Listing, LocalInstant, Note, Problem,
+    Change, Code, Deadline, DutyId, Epoch, InstanceId, Label, Listing, LocalInstant, Note, Problem,
     Record, Session, StoreError,
 };
 use claim::ClaimBackoff;
@@ -76,6 +76,8 @@ pub struct Engine {
     wake: LocalInstant,
     phase: MemberPhase,
     live: Option<LiveSession>,
+    /// Name that it publishes: that of the settings, or the same with a number.
+    name: Option<Label>,
     keeping: Option<PendingKeepAlive>,
     /// The store returned errors since it last confirmed the session.
     trouble: bool,
@@ -166,6 +168,7 @@ impl Engine {
     /// Creates a member that has not joined yet. `seed` is 128 random bits of its own.
     pub fn new(settings: MemberSettings, seed: u128, now: LocalInstant) -> Self {
         Self {
+            name: settings.name.clone(),
             settings,
             random: SplitMix64::new(seed),
             tickets: 0,
