@@ -6,6 +6,11 @@ pub(crate) const STORE: &str = "TENURE_STORE";
 /// Default of `--config`.
 pub(crate) const CONFIG: &str = "TENURE_CONFIG";
 
+/// Shell that asks for completions; with bash also its line up to the cursor, and its separators.
+pub(crate) const COMPLETE: &str = "TENURE_COMPLETE";
+pub(crate) const COMPLETE_LINE: &str = "TENURE_COMPLETE_LINE";
+pub(crate) const COMPLETE_BREAKS: &str = "TENURE_COMPLETE_BREAKS";
+
 /// Whether checkpoints are signed: `off`, `write` or `require`.
 pub(crate) const SIGNING: &str = "TENURE_SIGNING";
 
@@ -23,6 +28,9 @@ pub(crate) const HEALTH_PORT: &str = "CONNECTOR_HEALTH_PORT";
 
 /// Default of `--targets` of `poll`.
 pub(crate) const TARGETS: &str = "TENURE_TARGETS";
+
+/// Defaults of `--name`, in this order; then the host name of the kernel.
+pub(crate) const NAME_VARIABLES: [&str; 2] = ["POD_NAME", "HOSTNAME"];
 
 /// Switchboard and connector of `beat`: connectors read the same variables.
 pub(crate) const SWITCHBOARD_URL: &str = "SWITCHBOARD_API_BASE_URL";

@@ -86,6 +86,14 @@ impl Failure {
         Self::Error(Box::new(ErrorReport { error, shown, kept, hint, exit }))
     }
 
+    /// Sets the report that is printed first.
+    pub(crate) fn showing(mut self, shown: String) -> Self {
+        if let Self::Error(report) = &mut self {
+            report.shown = shown;
+        }
+        self
+    }
+
     /// Sets the state after the failure, unless it is set.
     pub(crate) fn keeping(mut self, kept: &'static str) -> Self {
         if let Self::Error(report) = &mut self {

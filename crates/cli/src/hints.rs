@@ -80,6 +80,7 @@ hints! {
     StateNotImported
         "add --state-import to store it as the first checkpoint, or move the file away"
     OtherVersion "read the checkpoint again, and decide which one is right"
+    Ambiguous "give a longer part of the instance id; `tenure ls` shows ids and names"
     BadBucketing "correct the value; `tenure bucket schema` prints the settings"
     BadBucketFile "give a file with a JSON object; the file was left unchanged"
     NoRotation "use a separate duty for the rotation: --duty GROUP/NAME"

@@ -3,6 +3,7 @@
 mod args;
 mod bucket;
 mod checkpoint;
+mod complete;
 mod config;
 mod doctor;
 mod env;
@@ -39,6 +40,9 @@ fn main() -> ExitCode {
     #[cfg(feature = "mutants")]
     if let Some(failure) = break_a_rule() {
         return failure.report(false);
+    }
+    if let Some(code) = complete::answer() {
+        return code;
     }
     let args = match args::parse() {
         Ok(args) => args,

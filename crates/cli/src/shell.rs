@@ -1,29 +1,22 @@
-//! `tenure completions` and `tenure man`: generated from the definition of the arguments.
+//! `tenure completions` and `tenure man`.
 
 use std::fs;
 use std::path::Path;
 
 use anyhow::Context;
-use clap::{Args as _, Command};
 use clap_complete::Shell;
 use clap_mangen::Man;
 use serde_json::json;
 
 use crate::args::{Global, path};
+use crate::complete;
 use crate::failure::Failure;
 use crate::help;
 use crate::output::shown;
 
 /// Returns the completion script of a shell.
 pub(crate) fn completions(shell: Shell, global: &Global) -> Result<String, Failure> {
-    // Leave out hidden commands, which the script would offer.
-    let whole = help::command();
-    let seen = whole.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
-    let bare = Command::new("tenure").version(env!("CARGO_PKG_VERSION"));
-    let bare = help::with_config(Global::augment_args(bare));
-    let mut command = bare.disable_help_subcommand(true).subcommands(seen);
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut command, "tenure", &mut script);
+    let script = complete::script(&shell.to_string()).unwrap_or_default();
     let script = String::from_utf8(script).context("the script is not UTF-8")?;
     let value = json!({ "shell": shell.to_string(), "script": script });
     Ok(global.show(&value, || script))

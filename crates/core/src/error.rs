@@ -61,6 +61,7 @@ crate::text_enum! {
         BadStateFile "DT018" "the state file cannot be used"
         StateNotImported "DT019" "the state file has content that the store does not know"
         OtherVersion "DT020" "another version of the checkpoint is stored"
+        Ambiguous "DT021" "the name fits more than one instance"
         BadBucketing "BK001" "a bucketing setting is invalid"
         BadBucketFile "BK002" "a config or state file cannot be used"
         NoRotation "BK003" "the checkpoint of the duty is not a rotation"

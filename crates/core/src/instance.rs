@@ -67,6 +67,15 @@ impl Instance {
         Self { id, uuid }
     }
 
+    /// Returns the host in an id of the form that [`Instance::mint`] creates.
+    pub fn host_of(id: &InstanceId) -> Option<&str> {
+        let (rest, random) = id.as_str().rsplit_once('-')?;
+        let (host, nanos) = rest.rsplit_once('-')?;
+        let is_hex = random.len() == 8 && random.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let is_time = !nanos.is_empty() && nanos.bytes().all(|byte| byte.is_ascii_digit());
+        (is_hex && is_time && !host.is_empty()).then_some(host)
+    }
+
     /// Returns the readable id, in the form of the poll-lease layout.
     pub fn id(&self) -> &InstanceId {
         &self.id
@@ -95,6 +104,18 @@ mod tests {
         for host in ["", "bücher:/ {}", &"h".repeat(1000)] {
             let id = Instance::mint(host, u128::MAX, u128::MAX).id().clone();
             assert_eq!(id.escaped(), id.as_str());
+        }
+    }
+
+    #[test]
+    fn the_host_is_in_a_minted_id() {
+        let host = |id: &str| Instance::host_of(&InstanceId::new(id).unwrap()).map(str::to_owned);
+        let minted = Instance::mint("api-7f.example", 1_736_598_400_000_000_000, 5);
+        assert_eq!(Instance::host_of(minted.id()), Some("api-7f.example"));
+        for other in
+            ["host-1", "a-b-c", "a-12-1234567", "a-x-12345678", "-12-12345678", "a--12345678"]
+        {
+            assert_eq!(host(other), None, "{other}");
         }
     }
 

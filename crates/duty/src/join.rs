@@ -97,6 +97,13 @@ impl Join {
         self
     }
 
+    /// Name that gets a number while another member has it: `web`, then `web_2`. For the name of a
+    /// host or a pod, on which several members may run.
+    pub fn numbered_name(mut self, name: impl Into<Option<Label>>) -> Self {
+        self.settings.numbered = true;
+        self.name(name)
+    }
+
     /// Deployed revision: while members of two revisions live, duties move only because a member
     /// leaves.
     pub fn revision(mut self, revision: impl Into<Option<Label>>) -> Self {

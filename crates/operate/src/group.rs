@@ -204,19 +204,25 @@ impl StoredGroup {
 
     /// Words for the state of a member that differs from the usual.
     pub fn member_states(&self, member: &Member) -> Vec<&'static str> {
-        let status = MemberStatus::read(&member.note);
-        let says = |test: fn(&MemberStatus) -> bool| status.as_ref().is_some_and(test);
-        let words = [
-            (member.nonce.is_none(), "foreign"),
-            (member.nonce.is_some() && status.is_none(), "takes-no-part"),
-            (member.evicted, "evicted"),
-            (says(|status| !status.keeps) && !member.evicted, "leaving"),
-            (says(|status| status.keeps && !status.takes), "waiting"),
-            (self.document.drained.contains_key(&member.instance), "drained"),
-            (self.document.cordoned.contains(&member.instance), "cordoned"),
-        ];
-        words.into_iter().filter(|(is, _)| *is).map(|(_, word)| word).collect()
+        member_states(member, &self.document)
     }
+}
+
+/// Words for the state of a member under a document, if it differs from the usual.
+pub(crate) fn member_states(member: &Member, document: &GroupConfig) -> Vec<&'static str> {
+    let status = MemberStatus::read(&member.note);
+    let says = |test: fn(&MemberStatus) -> bool| status.as_ref().is_some_and(test);
+    let words = [
+        (member.nonce.is_none(), "foreign"),
+        (member.nonce.is_some() && status.is_none(), "takes-no-part"),
+        (member.evicted, "evicted"),
+        (says(|status| !status.keeps) && !member.evicted, "leaving"),
+        (says(|status| status.keeps && !status.takes), "waiting"),
+        (says(|status| status.failing), "failing"),
+        (document.drained.contains_key(&member.instance), "drained"),
+        (document.cordoned.contains(&member.instance), "cordoned"),
+    ];
+    words.into_iter().filter(|(is, _)| *is).map(|(_, word)| word).collect()
 }
 
 /// The only duty that a standby member takes.

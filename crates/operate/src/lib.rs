@@ -7,6 +7,7 @@
 //! | to | use |
 //! |---|---|
 //! | list groups | [`list::list`] |
+//! | find an instance by its name or host | [`find::instance`] |
 //! | monitor groups | [`top::Monitor`] |
 //! | explain where a duty is | [`explain::explain`] |
 //! | read what happened | [`timeline::timeline`] |
@@ -56,6 +57,7 @@ mod edit;
 mod error;
 pub mod evict;
 pub mod explain;
+pub mod find;
 pub mod forget;
 mod group;
 pub mod list;

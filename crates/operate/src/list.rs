@@ -1,12 +1,13 @@
 //! List: groups with their duties, members and directives.
 
 use serde::Serialize;
-use tenure_core::engine::GroupConfig;
+use tenure_core::engine::{GroupConfig, MemberStatus};
 use tenure_core::store::{CurrentHolder, Holder, Member, view_hash};
-use tenure_core::{DutyKey, Epoch, GroupName, InstanceId, Store, StoreError};
+use tenure_core::{DutyKey, Epoch, GroupName, InstanceId, Label, Store, StoreError};
 
 use crate::directive::{Directive, directives};
 use crate::error::nothing_happened;
+use crate::group::{member_states, roster_member};
 use crate::polls::{self, PollStatus};
 use crate::serialize::{millis, optional_epoch, optional_text, text};
 
@@ -57,7 +58,20 @@ pub struct MemberListing {
     pub evicted: bool,
     /// Whether it only shares the keys and has no session.
     pub foreign: bool,
-    /// Note of its session.
+    /// Name that survives restarts of its process.
+    #[serde(serialize_with = "optional_text")]
+    pub name: Option<Label>,
+    /// Zone.
+    #[serde(serialize_with = "optional_text")]
+    pub zone: Option<Label>,
+    /// Deployed revision.
+    #[serde(serialize_with = "optional_text")]
+    pub revision: Option<Label>,
+    /// Weight; `None` if it takes no part in the roster.
+    pub weight: Option<u32>,
+    /// Words for its state.
+    pub state: Vec<&'static str>,
+    /// Note of its session, as it is stored.
     pub note: String,
 }
 
@@ -90,19 +104,32 @@ impl GroupListing {
             let holder = holder.map(|now| now.instance);
             DutyListing { duty, holder, epoch, remaining_ms, poll }
         };
-        let member = |member: Member| MemberListing {
-            remaining_ms: millis(member.remaining),
-            evicted: member.evicted,
-            foreign: member.nonce.is_none(),
-            note: member.note.as_str().to_owned(),
-            instance: member.instance,
-        };
+        let known = document.as_ref().cloned().unwrap_or_default();
         Ok(Self {
             view,
             in_force: document.ok().map(|document| directives(&group, &document)),
             duties: holders.into_iter().zip(polls).map(duty).collect(),
-            members: members.into_iter().map(member).collect(),
+            members: members.iter().map(|member| MemberListing::new(member, &known)).collect(),
             group,
         })
+    }
+}
+
+impl MemberListing {
+    fn new(member: &Member, document: &GroupConfig) -> Self {
+        let planned = roster_member(member, document);
+        let status = MemberStatus::read(&member.note);
+        Self {
+            instance: member.instance.clone(),
+            remaining_ms: millis(member.remaining),
+            evicted: member.evicted,
+            foreign: member.nonce.is_none(),
+            weight: planned.map(|planned| planned.weight),
+            state: member_states(member, document),
+            note: member.note.as_str().to_owned(),
+            name: status.as_ref().and_then(|status| status.name.clone()),
+            zone: status.as_ref().and_then(|status| status.zone.clone()),
+            revision: status.and_then(|status| status.revision),
+        }
     }
 }

@@ -89,6 +89,9 @@ pub struct MonitoredMember {
     /// Instance.
     #[serde(serialize_with = "text")]
     pub instance: InstanceId,
+    /// Name that survives restarts of its process.
+    #[serde(serialize_with = "optional_text")]
+    pub name: Option<Label>,
     /// Weight.
     pub weight: Option<u32>,
     /// Zone.
@@ -208,6 +211,7 @@ impl GroupStatus {
                 instance: member.instance.clone(),
                 weight: planned.as_ref().map(|planned| planned.weight),
                 room: planned.as_ref().map(|planned| planned.room),
+                name: planned.as_ref().and_then(|planned| planned.name.clone()),
                 zone: planned.and_then(|planned| planned.zone),
                 holds: holds.get(&member.instance).copied().unwrap_or(0),
                 remaining_ms: millis(member.remaining),

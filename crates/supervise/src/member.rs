@@ -83,6 +83,8 @@ pub struct SupervisorSettings {
     pub zone: Option<Label>,
     /// Name that survives restarts of this process, for pins.
     pub name: Option<Label>,
+    /// Whether the name gets a number while another member has it.
+    pub numbered_name: bool,
     /// Deployed revision.
     pub revision: Option<Label>,
     /// Share of the duties, relative to other members.
@@ -107,6 +109,7 @@ impl SupervisorSettings {
             hidden_env: Vec::new(),
             zone: None,
             name: None,
+            numbered_name: false,
             revision: None,
             weight: 1,
             observe: ObserveSettings::default(),
@@ -189,10 +192,13 @@ impl SupervisorSettings {
             .observer(observation.observer())
             .weight(self.weight)
             .zone(self.zone.clone())
-            .name(self.name.clone())
             .revision(self.revision.clone())
             .record_renewals(self.observe.level == LogLevel::Debug)
             .drain(self.drain());
+        let join = match self.numbered_name {
+            true => join.numbered_name(self.name.clone()),
+            false => join.name(self.name.clone()),
+        };
         if waits { join } else { join.no_wait() }
     }
 }

@@ -122,6 +122,13 @@ impl Layers {
         typed.filter_map(|setting| setting.option.get_long().map(str::to_owned)).collect()
     }
 
+    /// Returns the URL of the store; `None` if it or the command line cannot be read.
+    pub(crate) fn store_url(&self) -> Option<OsString> {
+        let is_store = |setting: &&OptionSetting| setting.option.get_long() == Some("store");
+        let setting = self.settings.iter().find(is_store).filter(|_| self.store_error.is_none());
+        setting?.values.first().cloned()
+    }
+
     /// Returns a line for usage errors that names the options from the file.
     pub(crate) fn note(&self) -> String {
         let lines = self.settings.iter().filter_map(|setting| match &setting.source {

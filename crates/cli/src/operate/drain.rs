@@ -9,7 +9,7 @@ use tenure_core::{Code, Problem, Store, StoreError};
 use tenure_operate::drain::{ActiveDrain, DrainEvent, DrainOptions, DrainProgress, start};
 use tenure_supervise::Signals;
 
-use super::{InstanceArgs, duties, end_signal, ended_by, note_edit, some_of};
+use super::{InstanceArgs, duties, end_signal, ended_by, for_each, note_edit, some_of};
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::output::{StatusLine, shown, to_stderr, to_stdout};
@@ -27,6 +27,9 @@ const TIME_OVER: u8 = 4;
 const IN_FORCE: &str = "the drain stays in force";
 
 #[derive(clap::Args)]
+#[command(override_usage = "\
+    tenure drain [OPTIONS] <GROUP> <INSTANCE>
+       tenure drain [OPTIONS] --all-groups <INSTANCE>")]
 pub(crate) struct DrainArgs {
     #[command(flatten)]
     target: InstanceArgs,
@@ -46,40 +49,59 @@ pub(crate) struct DrainArgs {
 
 impl DrainArgs {
     pub(crate) async fn run(&self, global: &Global) -> Result<ExitCode, Failure> {
-        let (group, instance) = self.target.names()?;
+        let word = self.target.word()?;
         let mode = match (self.undo, self.force) {
             (true, _) => None,
             (false, true) => Some(DrainMode::Anyway),
             (false, false) => Some(DrainMode::HandOver),
         };
-        let options = DrainOptions { group, instance, mode, dry_run: self.dry_run };
-        let (store, json) = (global.open().await?, global.json);
-        let mut drain = start(&*store, options).await?;
+        let (store, json) = (&*global.open().await?, global.json);
+        let targets = word.find(store).await?;
+        let begin = async |(group, instance), dry_run| {
+            start(store, DrainOptions { group, instance, mode, dry_run }).await
+        };
+        let show = |drains: &[ActiveDrain]| word.show(global, drains, sentence);
+        let mut drains = for_each(targets, self.dry_run, begin, show).await?;
         if !json {
-            note_edit(&drain.edit);
+            drains.iter().for_each(|drain| note_edit(&drain.edit));
         }
-        if drain.options.mode.is_none() || drain.options.dry_run {
-            to_stdout(global.show(&drain, || sentence(&drain)))?;
+        if mode.is_none() || self.dry_run {
+            to_stdout(show(&drains))?;
             return Ok(ExitCode::SUCCESS);
         }
         if !json {
-            let (instance, left) = (&drain.options.instance, duties(drain.progress.left().count()));
-            to_stderr(&format!(
-                "{instance} is drained: it gets no more duties and hands over {left}"
-            ));
+            drains.iter().for_each(note_start);
         }
-        let ended = wait(&*store, &mut drain, self.timeout, json).await;
-        let shown = global.show(&drain, String::new);
-        match ended {
-            Ok(end) => finish(&drain, end, shown, json),
-            Err(error) => {
-                // The drain was stored; only its progress is unknown.
-                let error = StoreError::Refused(error.problem().clone());
-                let kept = "the drain stays in force; --undo ends it";
-                Err(Failure::partly(shown, error, kept))
+        let mut end = WaitEnd::Drained;
+        for drain in &mut drains {
+            match wait(store, drain, self.timeout, json).await {
+                Ok(WaitEnd::Drained) => {}
+                // All drains are in force: go on, so that the report tells about each.
+                Ok(WaitEnd::TimeOver) => end = WaitEnd::TimeOver,
+                Ok(WaitEnd::Signal(signal)) => {
+                    end = WaitEnd::Signal(signal);
+                    break;
+                }
+                Err(error) => {
+                    // The drain was stored; only its progress is unknown.
+                    let error = StoreError::Refused(error.problem().clone());
+                    let shown = word.show(global, &drains, |_| String::new());
+                    let kept = "the drain stays in force; --undo ends it";
+                    return Err(Failure::partly(shown, error, kept));
+                }
             }
         }
+        finish(&drains, end, word.show(global, &drains, |_| String::new()), json)
     }
+}
+
+/// Prints that a drain is in force to standard error.
+fn note_start(drain: &ActiveDrain) {
+    let DrainOptions { group, instance, .. } = &drain.options;
+    let left = duties(drain.progress.left().count());
+    to_stderr(&format!(
+        "{instance} is drained: it gets no more duties of {group} and hands over {left}"
+    ));
 }
 
 /// Reason why waiting ended.
@@ -177,34 +199,45 @@ impl Printer {
 }
 
 fn finish(
-    drain: &ActiveDrain,
+    drains: &[ActiveDrain],
     end: WaitEnd,
     shown: String,
     json: bool,
 ) -> Result<ExitCode, Failure> {
-    let DrainOptions { group, instance, .. } = &drain.options;
-    let progress = last_known(&drain.progress);
-    let undo = format!("`tenure drain {group} {instance} --undo` ends the drain");
     let (text, code) = match end {
         WaitEnd::Drained if json => (shown, ExitCode::SUCCESS),
-        WaitEnd::Drained => {
-            let text = match drain.progress.ended {
-                true => format!("{instance} has ended; {progress}\n"),
-                false => format!("{instance} holds no more duties; {progress}\n{undo}\n"),
-            };
-            (text, ExitCode::SUCCESS)
-        }
+        WaitEnd::Drained => (drains.iter().map(end_sentences).collect(), ExitCode::SUCCESS),
         WaitEnd::Signal(signal) => {
-            to_stderr(&format!("interrupted: {IN_FORCE}; {progress}; {undo}"));
+            for drain in drains {
+                let (progress, undo) = (last_known(&drain.progress), undo(drain));
+                to_stderr(&format!("interrupted: {IN_FORCE}; {progress}; {undo}"));
+            }
             (shown, ended_by(signal))
         }
         WaitEnd::TimeOver => {
-            let error = still_held(drain);
+            let left = drains.iter().filter(|drain| !drain.progress.is_drained());
+            let Some(error) = left.map(still_held).next() else {
+                return Ok(ExitCode::from(TIME_OVER));
+            };
             return Err(Failure::partly(shown, error, IN_FORCE).exiting(TIME_OVER));
         }
     };
     to_stdout(text)?;
     Ok(code)
+}
+
+fn undo(drain: &ActiveDrain) -> String {
+    let DrainOptions { group, instance, .. } = &drain.options;
+    format!("`tenure drain {group} {instance} --undo` ends the drain")
+}
+
+/// Describes a drain that is complete.
+fn end_sentences(drain: &ActiveDrain) -> String {
+    let (instance, progress) = (&drain.options.instance, last_known(&drain.progress));
+    match drain.progress.ended {
+        true => format!("{instance} has ended; {progress}\n"),
+        false => format!("{instance} holds no more duties; {progress}\n{}\n", undo(drain)),
+    }
 }
 
 /// Formats the progress; during an outage, as the last known one.

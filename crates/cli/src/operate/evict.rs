@@ -2,12 +2,15 @@
 
 use tenure_operate::evict::{EvictOptions, EvictReport, evict};
 
-use super::{InstanceArgs, duties, some_of};
+use super::{InstanceArgs, duties, for_each, some_of};
 use crate::args::Global;
 use crate::failure::Failure;
-use crate::output::{note_dry_run, report, to_stderr};
+use crate::output::{note_dry_run, to_stderr};
 
 #[derive(clap::Args)]
+#[command(override_usage = "\
+    tenure evict [OPTIONS] <GROUP> <INSTANCE>
+       tenure evict [OPTIONS] --all-groups <INSTANCE>")]
 pub(crate) struct EvictArgs {
     #[command(flatten)]
     target: InstanceArgs,
@@ -21,17 +24,24 @@ pub(crate) struct EvictArgs {
 
 impl EvictArgs {
     pub(crate) async fn run(&self, global: &Global) -> Result<String, Failure> {
-        let (group, instance) = self.target.names()?;
-        let options = EvictOptions { group, instance, now: self.now, dry_run: self.dry_run };
-        let evicted = evict(&*global.open().await?, options).await?;
-        if global.json {
-            return Ok(report(&evicted));
+        let word = self.target.word()?;
+        let store = &*global.open().await?;
+        let targets = word.find(store).await?;
+        let evict = async |(group, instance), dry_run| {
+            evict(store, EvictOptions { group, instance, now: self.now, dry_run }).await
+        };
+        let show = |evicted: &[EvictReport]| word.show(global, evicted, sentences);
+        let evicted = for_each(targets, self.dry_run, evict, show).await?;
+        if !global.json {
+            note_dry_run(self.dry_run);
+            for report in evicted.iter().filter(|report| !report.has_successor) {
+                let group = &report.options.group;
+                to_stderr(&format!(
+                    "no other member takes duties in {group}: they stay free until one joins"
+                ));
+            }
         }
-        note_dry_run(self.dry_run);
-        if !evicted.has_successor {
-            to_stderr("no other member takes duties: they stay free until one joins");
-        }
-        Ok(sentences(&evicted))
+        Ok(show(&evicted))
     }
 }
 

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use tenure_core::store::AuditEntry;
 use tenure_core::text::span;
+use tenure_core::{Code, DutyKey, InstanceId, StoreError};
 use tenure_operate::explain::{ExplainedMember, Explanation, explain};
 use tenure_operate::polls::PollStatus;
-use tenure_operate::timestamp;
+use tenure_operate::{find, timestamp};
 
 use super::ls::poll_result;
 use super::read_time;
@@ -22,6 +23,8 @@ const MAX_TRANSITIONS: usize = 20;
 pub(crate) struct ExplainArgs {
     /// Duty as GROUP/ID
     duty: String,
+    /// Show only this member: its id, name, host, or the beginning of its id
+    instance: Option<String>,
     /// Explain the state at this time: 2026-02-15T10:00:00Z, or 10m for ten minutes ago
     #[arg(long, value_name = "TIME")]
     at: Option<String>,
@@ -34,8 +37,19 @@ impl ExplainArgs {
             let what = "give a duty as GROUP/ID; a group cannot be explained";
             return Err(Failure::Usage(what.to_owned()));
         }
-        let duty = name(&self.duty, str::parse)?;
-        let explanation = explain(&*global.open().await?, duty, at).await?;
+        let duty: DutyKey = name(&self.duty, str::parse)?;
+        let word = self.instance.as_deref().map(|text| name(text, InstanceId::unescape));
+        let (word, group) = (word.transpose()?, duty.group.clone());
+        let store = global.open().await?;
+        let mut explanation = explain(&*store, duty, at).await?;
+        if let Some(word) = word {
+            let instance = find::instance(&*store, &group, &word).await?;
+            explanation.members.retain(|member| member.instance == instance);
+            if explanation.members.is_empty() {
+                let what = format!("{instance} was not a member of {group} at that time");
+                return Err(StoreError::refused(Code::NotThere, what).into());
+            }
+        }
         Ok(global.show(&explanation, || {
             note_all(&explanation.notes);
             text(&explanation)
@@ -71,7 +85,8 @@ fn text(about: &Explanation) -> String {
     let head = if about.in_force_known { "in force" } else { "perhaps" };
     about.in_force.iter().for_each(|fact| line(head, fact.clone()));
     let heads = [
-        "MEMBER", "CHOSEN", "SCORE", ">SHARE", ">GIVEN", ">WEIGHT", "HOLDS", "PIN", "STATE", "WHY",
+        "MEMBER", "NAME", "CHOSEN", "SCORE", ">SHARE", ">GIVEN", ">WEIGHT", "HOLDS", "PIN",
+        "STATE", "WHY",
     ];
     let members = table(heads, about.members.iter().map(row));
     let skipped = about.transitions.len().saturating_sub(MAX_TRANSITIONS);
@@ -84,11 +99,12 @@ fn text(about: &Explanation) -> String {
     format!("{text}\n{members}\n{transitions}{earlier}")
 }
 
-fn row(member: &ExplainedMember) -> [String; 10] {
+fn row(member: &ExplainedMember) -> [String; 11] {
     let yes = |is| if is { "yes" } else { "no" };
     let state = member.state.join(",");
     [
         member.instance.to_string(),
+        or_dash(member.name.as_ref()),
         or_dash(member.chosen.map(yes)),
         or_dash(member.score.as_ref()),
         or_dash(member.share),

@@ -29,11 +29,10 @@ fn text(listing: &GroupListing) -> String {
     }
     let duties = duty_table(duties);
     let member = |member: &MemberListing| {
-        let evicted = if member.evicted { "yes" } else { "no" }.to_owned();
         let (instance, remaining) = (member.instance.to_string(), member.remaining_ms.to_string());
-        [instance, remaining, evicted, shown(&member.note)]
+        [instance, or_dash(member.name.as_ref()), remaining, state(member)]
     };
-    let members = table(["MEMBER", ">REMAINING_MS", "EVICTED", "NOTE"], members.iter().map(member));
+    let members = table(["MEMBER", "NAME", ">REMAINING_MS", "STATE"], members.iter().map(member));
     let directive = |Directive { what, on, how }: &Directive| {
         [(*what).to_owned(), on.clone(), or_dash(how.as_ref())]
     };
@@ -77,4 +76,14 @@ pub(super) fn poll_result(report: &PollReport, most: usize) -> String {
     let cut: String = reason.chars().take(most).collect();
     let more = if cut.len() < reason.len() { "..." } else { "" };
     format!("failed, {} in a row: {cut}{more}", report.failures)
+}
+
+/// Describes what is special about a member: its state, and what it was started with.
+fn state(member: &MemberListing) -> String {
+    let MemberListing { weight, zone, revision, .. } = member;
+    let mut words: Vec<String> = member.state.iter().map(|word| (*word).to_owned()).collect();
+    words.extend(weight.filter(|weight| *weight != 1).map(|weight| format!("weight {weight}")));
+    words.extend(zone.as_ref().map(|zone| format!("zone {zone}")));
+    words.extend(revision.as_ref().map(|revision| format!("revision {revision}")));
+    or_dash(Some(words.join(", ")).filter(|text| !text.is_empty()))
 }

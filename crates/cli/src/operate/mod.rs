@@ -16,29 +16,107 @@ pub(crate) mod top;
 use std::process::ExitCode;
 
 use rustix::process::Signal;
-use tenure_core::{GroupName, InstanceId};
+use serde::Serialize;
+use serde_json::json;
+use tenure_core::{GroupName, InstanceId, Store};
 use tenure_operate::explain::PastTime;
 use tenure_operate::pause::Scope;
-use tenure_operate::{EditSummary, duties};
+use tenure_operate::{EditSummary, OperateError, duties, find};
 use tenure_supervise::{Signals, is_stop};
 
-use crate::args::{duration, group_name, name};
+use crate::args::{Global, duration, group_name, name};
 use crate::failure::Failure;
 use crate::output::{note_dry_run, to_stderr};
 
-/// An instance of a group.
+/// An instance of a group, or of every group.
+// clap fills the first of two words, so with `--all-groups` the instance is in `group`.
 #[derive(clap::Args)]
 pub(crate) struct InstanceArgs {
-    /// Group, as printed by `tenure ls`
+    /// Group, as printed by `tenure ls`; leave it out with --all-groups
     group: String,
-    /// Instance id, as printed by `tenure ls`
-    instance: String,
+    /// Instance: its id, name or host as printed by `tenure ls`, or the beginning of its id
+    #[arg(required_unless_present = "all_groups")]
+    instance: Option<String>,
+    /// Act in every group in which the instance is a member
+    #[arg(long)]
+    all_groups: bool,
 }
 
+/// A word for an instance, as it was given.
+enum InstanceWord {
+    InGroup(GroupName, InstanceId),
+    InAllGroups(InstanceId),
+}
+
+/// An instance of a group.
+type GroupInstance = (GroupName, InstanceId);
+
 impl InstanceArgs {
-    fn names(&self) -> Result<(GroupName, InstanceId), Failure> {
-        Ok((group_name(&self.group)?, name(&self.instance, InstanceId::unescape)?))
+    fn word(&self) -> Result<InstanceWord, Failure> {
+        let instance = |text: &str| name(text, InstanceId::unescape);
+        match (&self.instance, self.all_groups) {
+            (Some(word), false) => {
+                Ok(InstanceWord::InGroup(group_name(&self.group)?, instance(word)?))
+            }
+            (None, _) => Ok(InstanceWord::InAllGroups(instance(&self.group)?)),
+            (Some(_), true) => Err(Failure::Usage(
+                "give a GROUP or --all-groups, not both; a group has no place beside it".to_owned(),
+            )),
+        }
     }
+}
+
+impl InstanceWord {
+    /// Finds the instance in its group, or in every group.
+    async fn find(&self, store: &dyn Store) -> Result<Vec<GroupInstance>, Failure> {
+        match self {
+            Self::InGroup(group, word) => {
+                Ok(vec![(group.clone(), find::instance(store, group, word).await?)])
+            }
+            Self::InAllGroups(word) => Ok(find::in_all_groups(store, word).await?),
+        }
+    }
+
+    /// Formats the reports of an operation: that of one group, or those of all.
+    fn show<R: Serialize>(
+        &self,
+        global: &Global,
+        reports: &[R],
+        text: impl Fn(&R) -> String,
+    ) -> String {
+        let text = || reports.iter().map(text).collect::<Vec<_>>().concat();
+        match (self, reports) {
+            (Self::InGroup(..), [report]) => global.show(report, text),
+            _ => global.show(&json!({ "groups": reports }), text),
+        }
+    }
+}
+
+/// Runs an operation on each target; of several, first as a dry run, so that a refusal changes
+/// nothing.
+async fn for_each<R>(
+    targets: Vec<GroupInstance>,
+    dry_run: bool,
+    operation: impl AsyncFn(GroupInstance, bool) -> Result<R, OperateError>,
+    show: impl Fn(&[R]) -> String,
+) -> Result<Vec<R>, Failure> {
+    if targets.len() > 1 && !dry_run {
+        for target in &targets {
+            operation(target.clone(), true).await?;
+        }
+    }
+    let mut done = Vec::new();
+    for target in targets {
+        match operation(target, dry_run).await {
+            Ok(report) => done.push(report),
+            Err(error) if done.is_empty() => return Err(error.into()),
+            Err(error) => {
+                let failure = Failure::from(error).showing(show(&done));
+                return Err(failure.keeping("the groups above were changed, and no others"));
+            }
+        }
+    }
+    Ok(done)
 }
 
 /// Reads the name of a group, or of a duty as GROUP/ID.

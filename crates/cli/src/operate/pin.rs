@@ -3,6 +3,7 @@
 use serde_json::json;
 use tenure_core::roster::Pin;
 use tenure_core::{InstanceId, Label};
+use tenure_operate::find;
 use tenure_operate::pause::Scope;
 use tenure_operate::pin::{self, PinEntry, PinOptions, PinReport};
 
@@ -16,13 +17,13 @@ pub(crate) struct PinArgs {
     /// Duty as GROUP/ID; a GROUP alone lists its pins
     #[arg(value_name = "GROUP[/ID]")]
     duty: String,
-    /// Instance id, or a place as listed: zone:LABEL or name:LABEL
+    /// Instance as for `tenure drain`, or a place as listed: zone:LABEL or name:LABEL
     #[arg(conflicts_with_all = ["name", "zone", "remove"])]
     instance: Option<String>,
-    /// Pin to any member that was started with this --name
+    /// Pin to any member of this name
     #[arg(long, value_name = "LABEL", conflicts_with_all = ["zone", "remove"])]
     name: Option<String>,
-    /// Pin to any member that was started with this --zone
+    /// Pin to any member in this zone
     #[arg(long, value_name = "LABEL", conflicts_with = "remove")]
     zone: Option<String>,
     /// Remove the pin
@@ -75,8 +76,16 @@ impl PinArgs {
             }
             Scope::Duty(duty) => {
                 let (replace, dry_run) = (self.replace, self.dry_run);
+                let store = global.open().await?;
+                let to = match to {
+                    Some(Pin::Instance(word)) => {
+                        let found = find::instance(&*store, &duty.group, &word).await?;
+                        Some(Pin::Instance(found))
+                    }
+                    to => to,
+                };
                 let options = PinOptions { duty, to, replace, dry_run };
-                let pinned = pin::pin(&*global.open().await?, options).await?;
+                let pinned = pin::pin(&*store, options).await?;
                 Ok(global.show(&pinned, || {
                     note_edit(&pinned.edit);
                     sentences(&pinned)

@@ -15,7 +15,11 @@ use crate::table::{or_dash, table};
 #[derive(clap::Args)]
 pub(crate) struct PlanArgs {
     /// Group, as printed by `tenure ls`
-    group: String,
+    #[arg(required_unless_present = "all_groups")]
+    group: Option<String>,
+    /// Plan in every group in which the members of --leave and --weight are
+    #[arg(long, conflicts_with_all = ["group", "join", "pin", "out"])]
+    all_groups: bool,
     /// Assume a new member; repeatable
     #[arg(long, value_name = "NAME")]
     join: Vec<String>,
@@ -35,11 +39,14 @@ pub(crate) struct PlanArgs {
 
 impl PlanArgs {
     pub(crate) async fn run(&self, global: &Global) -> Result<String, Failure> {
-        let group = group_name(&self.group)?;
+        let Some(group) = &self.group else { return self.run_in_all_groups(global).await };
+        let group = group_name(group)?;
         let changes = self.changes(&group)?;
         let out = self.out.as_deref().map(path).transpose()?;
         let url = global.url()?;
-        let planned = plan(&*global.open().await?, &group, changes).await?;
+        let store = global.open().await?;
+        let changes = changes.resolve(&*store, &group).await?;
+        let planned = plan(&*store, &group, changes).await?;
         if let Some(path) = &out {
             planned.file(url.place()).write(path)?;
         }
@@ -51,9 +58,26 @@ impl PlanArgs {
         }))
     }
 
-    fn changes(&self, group: &GroupName) -> Result<PlanChanges, Failure> {
+    async fn run_in_all_groups(&self, global: &Global) -> Result<String, Failure> {
+        if self.leave.is_empty() && self.weight.is_empty() {
+            return Err(Failure::Usage("--all-groups needs --leave or --weight".to_owned()));
+        }
+        // There are no pins, which belong to a group.
+        let changes = self.changes_of_members()?;
+        let store = global.open().await?;
+        let mut plans = Vec::new();
+        for (group, changes) in changes.resolve_in_all_groups(&*store).await? {
+            plans.push(plan(&*store, &group, changes).await?);
+        }
+        Ok(global.show(&json!({ "groups": plans }), || {
+            plans.iter().for_each(|planned| note_all(&planned.notes));
+            plans.iter().map(text).collect::<Vec<_>>().join("\n")
+        }))
+    }
+
+    /// Changes without pins.
+    fn changes_of_members(&self) -> Result<PlanChanges, Failure> {
         let instance = |text: &str| name(text, InstanceId::unescape);
-        let conflict = |what: String| Err(StoreError::refused(Code::Conflict, what).into());
         let instances = |all: &[String]| all.iter().map(|text| instance(text)).collect();
         let (joins, leaves): (Result<_, _>, Result<_, _>) =
             (instances(&self.join), instances(&self.leave));
@@ -63,17 +87,20 @@ impl PlanArgs {
             let (who, weight) = pair("--weight", text, form)?;
             let wrong = |_| Failure::Usage(format!("--weight is {form} of at most {}", u32::MAX));
             let weight = weight.parse().map_err(wrong)?;
-            let who = instance(who)?;
-            if changes.weights.insert(who.clone(), weight).is_some_and(|other| other != weight) {
-                return conflict(format!("{who} is given two weights"));
-            }
+            changes.add_weight(instance(who)?, weight)?;
         }
+        Ok(changes)
+    }
+
+    fn changes(&self, group: &GroupName) -> Result<PlanChanges, Failure> {
+        let mut changes = self.changes_of_members()?;
         for text in &self.pin {
             let (duty, who) = pair("--pin", text, "ID=INSTANCE")?;
-            let (duty, who) = (duty_of(group, duty)?, instance(who)?);
+            let (duty, who) = (duty_of(group, duty)?, name(who, InstanceId::unescape)?);
             let other = changes.pins.insert(duty.clone(), who.clone());
             if let Some(other) = other.filter(|other| *other != who) {
-                return conflict(format!("{duty} is pinned to {other} and to {who}"));
+                let what = format!("{duty} is pinned to {other} and to {who}");
+                return Err(StoreError::refused(Code::Conflict, what).into());
             }
         }
         Ok(changes)
@@ -106,12 +133,13 @@ fn text(planned: &PlanReport) -> String {
         false => lines.iter().map(|line| format!("  {line}\n")).collect(),
     };
     let member = |member: &PlannedMember| {
-        let PlannedMember { instance, before, after } = member;
-        let change = *after as i64 - *before as i64;
-        [instance.to_string(), before.to_string(), after.to_string(), format!("{change:+}")]
+        let PlannedMember { instance, name, before, after } = member;
+        let change = format!("{:+}", *after as i64 - *before as i64);
+        let name = or_dash(name.as_ref());
+        [instance.to_string(), name, before.to_string(), after.to_string(), change]
     };
     let members = planned.members.iter().map(member);
-    let members = table(["MEMBER", ">BEFORE", ">AFTER", ">CHANGE"], members);
+    let members = table(["MEMBER", "NAME", ">BEFORE", ">AFTER", ">CHANGE"], members);
     let step = |step: &PlannedMove| {
         let (from, to) = (or_dash(step.from.as_ref()), or_dash(step.to.as_ref()));
         [step.duty.to_string(), from, to, step.why.clone()]

@@ -1,13 +1,17 @@
 //! `tenure cordon` and `tenure weight`.
 
+use tenure_core::InstanceId;
 use tenure_operate::share::{Share, ShareChange, ShareOptions, ShareReport, set_share};
 
-use super::{InstanceArgs, by_outcome, note_edit};
-use crate::args::Global;
+use super::{InstanceArgs, InstanceWord, by_outcome, for_each, note_edit};
+use crate::args::{Global, name};
 use crate::failure::Failure;
-use crate::output::{report, to_stderr};
+use crate::output::to_stderr;
 
 #[derive(clap::Args)]
+#[command(override_usage = "\
+    tenure cordon [OPTIONS] <GROUP> <INSTANCE>
+       tenure cordon [OPTIONS] --all-groups <INSTANCE>")]
 pub(crate) struct CordonArgs {
     #[command(flatten)]
     target: InstanceArgs,
@@ -20,12 +24,15 @@ pub(crate) struct CordonArgs {
 }
 
 #[derive(clap::Args)]
+#[command(override_usage = "\
+    tenure weight [OPTIONS] <GROUP> <INSTANCE> [WEIGHT]
+       tenure weight [OPTIONS] --all-groups <INSTANCE> [WEIGHT]")]
 pub(crate) struct WeightArgs {
     #[command(flatten)]
     target: InstanceArgs,
     /// Share of the duties, relative to other members; 0 takes none
     #[arg(
-        required_unless_present = "remove",
+        required_unless_present_any = ["remove", "all_groups"],
         conflicts_with = "remove",
         allow_negative_numbers = true,
         value_parser = read_weight
@@ -45,28 +52,48 @@ fn read_weight(text: &str) -> Result<u32, String> {
 
 impl CordonArgs {
     pub(crate) async fn run(&self, global: &Global) -> Result<String, Failure> {
-        run(&self.target, Share::Cordon(!self.undo), self.dry_run, global).await
+        run(&self.target.word()?, Share::Cordon(!self.undo), self.dry_run, global).await
     }
 }
 
 impl WeightArgs {
     pub(crate) async fn run(&self, global: &Global) -> Result<String, Failure> {
-        run(&self.target, Share::Weight(self.weight), self.dry_run, global).await
+        let (word, weight) = match (&self.target, self.weight) {
+            // The weight is the second word.
+            (InstanceArgs { group, instance: Some(weight), all_groups: true }, None) => {
+                let weight = read_weight(weight).map_err(Failure::Usage)?;
+                (InstanceWord::InAllGroups(name(group, InstanceId::unescape)?), Some(weight))
+            }
+            (target, weight) => (target.word()?, weight),
+        };
+        if weight.is_some() == self.remove {
+            return Err(Failure::Usage("give a WEIGHT or --remove".to_owned()));
+        }
+        run(&word, Share::Weight(weight), self.dry_run, global).await
     }
 }
 
 async fn run(
-    target: &InstanceArgs,
+    word: &InstanceWord,
     share: Share,
     dry_run: bool,
     global: &Global,
 ) -> Result<String, Failure> {
-    let (group, instance) = target.names()?;
-    let options = ShareOptions { group, instance, share, dry_run };
-    let changed = set_share(&*global.open().await?, &options).await?;
-    if global.json {
-        return Ok(report(&changed));
+    let store = &*global.open().await?;
+    let targets = word.find(store).await?;
+    let set = async |(group, instance), dry_run| {
+        set_share(store, &ShareOptions { group, instance, share, dry_run }).await
+    };
+    let show = |changed: &[ShareReport]| word.show(global, changed, sentence);
+    let changed = for_each(targets, dry_run, set, show).await?;
+    if !global.json {
+        changed.iter().for_each(note);
     }
+    Ok(show(&changed))
+}
+
+/// Prints notes on a change to standard error.
+fn note(changed: &ShareReport) {
     note_edit(&changed.edit);
     let instance = &changed.instance;
     if changed.drained {
@@ -81,7 +108,6 @@ async fn run(
         }
         _ => {}
     }
-    Ok(sentence(&changed))
 }
 
 fn sentence(report: &ShareReport) -> String {

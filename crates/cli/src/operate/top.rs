@@ -186,7 +186,7 @@ fn group_text(report: &GroupReport) -> String {
     };
     let DutyCounts { known, held, free, paused } = status.duties;
     let gone = if status.has_targets { " or no longer listed" } else { "" };
-    let heads = ["MEMBER", ">WEIGHT", "ZONE", ">HOLDS", ">ROOM", ">REMAINING_MS", "STATE"];
+    let heads = ["MEMBER", "NAME", ">WEIGHT", "ZONE", ">HOLDS", ">ROOM", ">REMAINING_MS", "STATE"];
     let members = table(heads, status.members.iter().map(member_row));
     let counts = [AuditKind::Granted, AuditKind::Released, AuditKind::Expired]
         .map(|kind| format!("{} {}", status.count(kind), kind.as_str()));
@@ -212,10 +212,11 @@ fn poll_line(totals: &PollTotals) -> String {
     format!("polls: {succeeding} succeeding, {failing} failing{worst}\n")
 }
 
-fn member_row(member: &MonitoredMember) -> [String; 7] {
+fn member_row(member: &MonitoredMember) -> [String; 8] {
     let state = member.state.join(",");
     [
         member.instance.to_string(),
+        or_dash(member.name.as_ref()),
         or_dash(member.weight),
         or_dash(member.zone.as_ref()),
         member.holds.to_string(),

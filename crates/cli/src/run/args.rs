@@ -155,7 +155,8 @@ pub(crate) struct MemberArgs {
     /// Zone of this instance; duties of that zone prefer it
     #[arg(long, value_name = "LABEL")]
     pub(crate) zone: Option<String>,
-    /// Name of this instance that survives restarts, for pins
+    /// Name of this instance that survives restarts [default: POD_NAME, HOSTNAME or the host name,
+    /// with a number while another member has it]
     #[arg(long, value_name = "LABEL")]
     pub(crate) name: Option<String>,
     /// Deployed revision; while several revisions run, duties move only when a member leaves

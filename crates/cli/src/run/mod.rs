@@ -36,6 +36,8 @@ const MIN_INTERVAL: Duration = Duration::from_millis(1);
 const MAX_INTERVAL: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// Limit of `--jobs`: each poll needs a process and a guard.
 const MAX_JOBS: usize = 10_000;
+/// Limit of a default name: a label with room for a number.
+const MAX_HOST_NAME_BYTES: usize = Label::MAX_NAME_BYTES - 8;
 const MAX_SHARDS: usize = MemberSettings::DEFAULT_MAX_GROUP_DUTIES;
 
 impl args::MemberArgs {
@@ -56,7 +58,8 @@ impl args::MemberArgs {
             isolate: self.isolate,
             hidden_env: env::SECRETS.map(str::to_owned).into(),
             zone: label(&self.zone)?,
-            name: label(&self.name)?,
+            name: label(&self.name)?.or_else(host_name),
+            numbered_name: self.name.is_none(),
             revision: label(&self.revision)?,
             weight: self.weight,
             observe: (&self.watch).into(),
@@ -66,6 +69,14 @@ impl args::MemberArgs {
         settings.check()?;
         Ok(settings)
     }
+}
+
+/// Returns the name of the pod or host: the first one that can be the name of a member.
+fn host_name() -> Option<Label> {
+    let variables = env::NAME_VARIABLES.into_iter().filter_map(|name| std::env::var(name).ok());
+    let kernel = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let labels = variables.chain([kernel]).filter_map(|name| Label::new(name).ok());
+    labels.into_iter().find(|label| label.as_str().len() <= MAX_HOST_NAME_BYTES)
 }
 
 /// Refuses a state file that the store itself writes.

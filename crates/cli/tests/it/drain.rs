@@ -24,6 +24,15 @@ impl Seen {
         members.map(|member| member["instance"].as_str().unwrap().to_owned()).collect()
     }
 
+    /// Returns the names of the members, sorted.
+    fn names(&self) -> Vec<&str> {
+        let members = self.0["members"].as_array().unwrap().iter();
+        let mut names: Vec<&str> =
+            members.map(|member| member["name"].as_str().unwrap_or_default()).collect();
+        names.sort_unstable();
+        names
+    }
+
     /// Returns the holder of each duty; empty for a free one.
     fn holders(&self) -> Vec<String> {
         let duties = self.0["duties"].as_array().unwrap().iter();
@@ -45,16 +54,22 @@ fn drain_and_evict(url: &str) {
     tenure.run(&["migrate", "--store", url]).ok();
     let line = "--targets list:a,b,c,d --every 500ms --ttl 6s --timeout 1s --grace 300ms -- true";
     let words: Vec<&str> = ["poll", "--store", url].into_iter().chain(line.split(' ')).collect();
-    let _both = (tenure.start("1", &words), tenure.start("2", &words));
+    // Both have the same default name, so one gets a number.
+    let _both = ["1", "2"].map(|file| {
+        let mut command = tenure.command(&words);
+        command.env("POD_NAME", "web");
+        tenure.start_this(file, command)
+    });
     let spread = |seen: &Seen| {
         let (members, holders) = (seen.members(), seen.holders());
-        members.len() == 2
+        seen.names() == ["web", "web_2"]
             && members.iter().all(|who| holders.iter().filter(|h| *h == who).count() == 2)
     };
     let seen = wait(&tenure, url, "poll", "both have two", spread);
     let (first, other) = (seen.members()[0].clone(), seen.members()[1].clone());
 
-    let ran = tenure.run(&["drain", "poll", &first, "--store", url, "--timeout", "50s"]);
+    let name = seen.0["members"][0]["name"].as_str().unwrap();
+    let ran = tenure.run(&["drain", "poll", name, "--store", url, "--timeout", "50s"]);
     assert!(ran.stderr.contains(&format!("{first} is drained: it gets no more duties")), "{ran:?}");
     let handed = "2 of 2 duties handed over";
     assert!(ran.stderr.contains(&format!("\n{handed}")), "{ran:?}");

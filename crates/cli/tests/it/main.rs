@@ -27,6 +27,7 @@ mod kernel;
 mod listen;
 mod ls;
 mod migrate;
+mod names;
 mod operate;
 mod past;
 mod poll;

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use super::status::{TakenName, numbered_name};
 use super::{
     Effect, Engine, EngineExit, Fold, GroupConfig, LiveSession, MemberStatus, StopReason,
     StoreRequest, Ticket,
 };
-use crate::store::{Closed, OpenSession, Opened};
+use crate::store::{Closed, Member, OpenSession, Opened};
 use crate::{Change, Code, DutyId, LocalInstant, Nonce, Problem, Reason, StoreError, Ttl, Version};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -185,6 +186,7 @@ impl Engine {
             let ttl = self.agree_on_ttl(&group, &view.members, now)?;
             Ok((group, ttl, same))
         });
+        self.choose_name(&view.members);
         match admitted {
             Ok((_, _, true)) => self.open(false, now),
             Ok((group, ttl, false)) => self.settle(group, ttl, view.document.version, now),
@@ -294,13 +296,30 @@ impl Engine {
             keeps: !going,
             failing: self.failing.is_some(),
             zone: settings.zone.clone(),
-            name: settings.name.clone(),
+            name: self.name.clone(),
             revision: settings.revision.clone(),
             only: self.only(),
             ttl: Some(settings.ttl),
             longest: Some(self.group_ttl.longest),
             view: self.view,
         }
+    }
+
+    /// Adds a number to the name while another member has it. Two members that join at the same
+    /// time may publish the same name: the next look settles it.
+    pub(super) fn choose_name(&mut self, members: &[Member]) {
+        let Some(base) = self.settings.name.as_ref().filter(|_| self.settings.numbered) else {
+            return;
+        };
+        let me = &self.settings.instance;
+        let others = members.iter().filter(|member| member.instance != *me);
+        let named = |member: &Member| {
+            let name = MemberStatus::read(&member.note)?.name?;
+            Some(TakenName { name, yields: member.instance > *me })
+        };
+        let taken: Vec<TakenName> = others.filter_map(named).collect();
+        let current = self.live.as_ref().and(self.name.as_ref());
+        self.name = Some(numbered_name(base, current, &taken));
     }
 
     /// Returns the duty of a standby.

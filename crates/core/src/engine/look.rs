@@ -169,6 +169,8 @@ impl Engine {
             seen.version != version || !same_members(&seen.members, &view.members)
         });
         self.hear_ourselves(&view.members);
+        self.choose_name(&view.members);
+        self.say_status(now);
         // The look does not show claims and releases made after it was sent.
         self.touched.retain(|_, at| *at >= asked);
         match view.holders {

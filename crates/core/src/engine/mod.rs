@@ -53,7 +53,7 @@ pub use snapshot::GroupSnapshot;
 pub use status::MemberStatus;
 
 use crate::{
-    Change, Code, Deadline, DutyId, Epoch, InstanceId, Listing, LocalInstant, Note, Problem,
+    Change, Code, Deadline, DutyId, Epoch, InstanceId, Label, Listing, LocalInstant, Note, Problem,
     Record, Session, StoreError,
 };
 use agree::GroupTtl;
@@ -79,6 +79,8 @@ pub struct Engine {
     wake: LocalInstant,
     phase: MemberPhase,
     live: Option<LiveSession>,
+    /// Name that it publishes: that of the settings, or the same with a number.
+    name: Option<Label>,
     keeping: Option<PendingKeepAlive>,
     /// The store returned errors since it last confirmed the session.
     trouble: bool,
@@ -171,6 +173,7 @@ impl Engine {
     pub fn new(settings: MemberSettings, seed: u128, now: LocalInstant) -> Self {
         Self {
             group_ttl: GroupTtl { longest: settings.ttl, is_known: false },
+            name: settings.name.clone(),
             settings,
             random: SplitMix64::new(seed),
             tickets: 0,

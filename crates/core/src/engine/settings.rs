@@ -57,6 +57,8 @@ pub struct MemberSettings {
     pub zone: Option<Label>,
     /// A name that survives restarts of the process.
     pub name: Option<Label>,
+    /// Whether the name gets a number while another member has it.
+    pub numbered: bool,
     /// Deployed revision: while members run two revisions, duties move only when a member leaves.
     pub revision: Option<Label>,
     /// The most duties that it will hold.
@@ -93,6 +95,7 @@ impl MemberSettings {
             weight: 1,
             zone: None,
             name: None,
+            numbered: false,
             revision: None,
             room: Self::DEFAULT_ROOM,
             max_duties: Self::DEFAULT_MAX_GROUP_DUTIES,

@@ -119,9 +119,97 @@ impl MemberStatus {
     }
 }
 
+/// Separates a name from its number. Host names do not contain it, and it needs no escape.
+const NUMBER_MARK: char = '_';
+
+/// A name that another member has.
+#[derive(Debug)]
+pub(super) struct TakenName {
+    pub(super) name: Label,
+    /// The other member takes another name if this one has the same: its instance id is larger.
+    pub(super) yields: bool,
+}
+
+/// Returns the name of a member: `base`, or `base` with the smallest free number, from 2.
+/// `current` is the name that it has published. It keeps that, with two exceptions: a member with a
+/// smaller instance id has the same, or `base` is free and this member has the smallest number.
+pub(super) fn numbered_name(base: &Label, current: Option<&Label>, taken: &[TakenName]) -> Label {
+    // A name that is too long for a number stays as it is.
+    let numbered = |number: usize| match number {
+        1 => base.clone(),
+        _ => Label::new(format!("{}{NUMBER_MARK}{number}", base.as_str()))
+            .unwrap_or_else(|_| base.clone()),
+    };
+    let is_taken = |name: &Label| taken.iter().any(|other| other.name == *name);
+    // Of one more name than the others have, one is free.
+    let free = |most: usize| (1..=most).map(numbered).find(|name| !is_taken(name));
+    let any = || free(taken.len() + 1).unwrap_or_else(|| base.clone());
+    let Some(current) = current else { return any() };
+    if taken.iter().any(|other| other.name == *current && !other.yields) {
+        return any();
+    }
+    let number = |name: &Label| {
+        let number = name.as_str().strip_prefix(base.as_str())?.strip_prefix(NUMBER_MARK)?;
+        number.parse::<usize>().ok()
+    };
+    let mine = number(current);
+    let is_before = |other: &TakenName| number(&other.name).is_some_and(|n| Some(n) < mine);
+    match is_taken(base) || taken.iter().any(is_before) {
+        true => current.clone(),
+        false => base.clone(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Checks the name that a member takes: `current` is empty while it joins, and `<` marks a name
+    /// of a member with a smaller instance id.
+    #[track_caller]
+    fn check(current: &str, others: &[&str], expected: &str) {
+        let label = |text: &str| Label::new(text).unwrap();
+        let taken = others.iter().map(|text| TakenName {
+            name: label(text.trim_start_matches('<')),
+            yields: !text.starts_with('<'),
+        });
+        let current = (!current.is_empty()).then(|| label(current));
+        let taken: Vec<_> = taken.collect();
+        let name = numbered_name(&label("web"), current.as_ref(), &taken);
+        assert_eq!(name.as_str(), expected, "{current:?} {others:?}");
+    }
+
+    #[test]
+    fn a_name_that_is_taken_gets_a_number() {
+        // While it joins, it leaves their names to the others.
+        check("", &[], "web");
+        check("", &["db", "web-2"], "web");
+        check("", &["web"], "web_2");
+        check("", &["<web", "web_2"], "web_3");
+        check("", &["web", "web_3"], "web_2");
+        check("", &["web_2"], "web");
+        // Two have joined at once: the larger instance id takes a number.
+        check("web", &["web"], "web");
+        check("web", &["<web"], "web_2");
+        check("web", &["<web", "web_2"], "web_3");
+        check("web_2", &["web", "<web_2"], "web_3");
+        // It is stable while both live.
+        check("web_2", &["web"], "web_2");
+        check("web_2", &["<web", "web_3"], "web_2");
+        check("web_3", &["web", "<db"], "web_3");
+        // When the name is free again, the smallest number gets it.
+        check("web_2", &["web_3"], "web");
+        check("web_3", &["web_2"], "web_3");
+        check("web_3", &["db"], "web");
+        check("web_3", &[], "web");
+    }
+
+    #[test]
+    fn a_name_without_room_for_a_number_stays() {
+        let long = Label::new("x".repeat(Label::MAX_NAME_BYTES)).unwrap();
+        let taken = [TakenName { name: long.clone(), yields: false }];
+        assert_eq!(numbered_name(&long, Some(&long), &taken), long);
+    }
 
     #[test]
     fn a_status_is_read_back_and_other_notes_are_not() {

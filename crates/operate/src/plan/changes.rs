@@ -8,9 +8,10 @@ use serde_json::Value;
 use tenure_core::engine::{DrainMode, GroupConfig, Layout, MemberSettings, MemberStatus};
 use tenure_core::roster::Pin;
 use tenure_core::store::Member;
-use tenure_core::{DutyId, InstanceId, Nonce, StoreError};
+use tenure_core::{DutyId, GroupName, InstanceId, Nonce, Store, StoreError};
 
 use crate::error::OperateError;
+use crate::find;
 use crate::group::{
     StoredGroup, candidates, check_room, check_takers, only_duty, roster_member, takes_duties,
 };
@@ -51,6 +52,55 @@ impl PlanChanges {
         changes.weights.retain(|who, _| !self.joins.contains(who));
         changes.joins.clear();
         changes
+    }
+
+    /// Replaces words for members by instance ids, as [`find::instance`] does.
+    pub async fn resolve(self, store: &dyn Store, group: &GroupName) -> Result<Self, OperateError> {
+        let find = async |who: &InstanceId| match self.joins.contains(who) {
+            true => Ok(who.clone()),
+            false => find::instance(store, group, who).await,
+        };
+        let mut resolved = Self { joins: self.joins.clone(), ..Self::default() };
+        for who in &self.leaves {
+            resolved.leaves.insert(find(who).await?);
+        }
+        for (who, weight) in &self.weights {
+            resolved.add_weight(find(who).await?, *weight)?;
+        }
+        for (duty, who) in &self.pins {
+            resolved.pins.insert(duty.clone(), find(who).await?);
+        }
+        Ok(resolved)
+    }
+
+    /// Replaces words for members that leave or get a weight by instance ids, in every group in
+    /// which they are members, as [`find::in_all_groups`] does.
+    pub async fn resolve_in_all_groups(
+        self,
+        store: &dyn Store,
+    ) -> Result<BTreeMap<GroupName, Self>, OperateError> {
+        let mut groups: BTreeMap<GroupName, Self> = BTreeMap::new();
+        for who in &self.leaves {
+            for (group, who) in find::in_all_groups(store, who).await? {
+                groups.entry(group).or_default().leaves.insert(who);
+            }
+        }
+        for (who, weight) in &self.weights {
+            for (group, who) in find::in_all_groups(store, who).await? {
+                groups.entry(group).or_default().add_weight(who, *weight)?;
+            }
+        }
+        Ok(groups)
+    }
+
+    /// Gives a weight to a member; refuses a second one.
+    pub fn add_weight(&mut self, who: InstanceId, weight: u32) -> Result<(), OperateError> {
+        match self.weights.insert(who.clone(), weight) {
+            Some(other) if other != weight => {
+                Err(OperateError::conflict(format!("{who} is given two weights")))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Refuses unknown names and contradictory changes.

@@ -10,9 +10,10 @@ use serde::Serialize;
 use serde_json::Value;
 use tenure_core::engine::GroupSnapshot;
 use tenure_core::roster::{PlacementReason, RosterMember};
-use tenure_core::{DutyId, DutyKey, GroupName, InstanceId, Store, StoreError};
+use tenure_core::{DutyId, DutyKey, GroupName, InstanceId, Label, Store, StoreError};
 
 use crate::error::OperateError;
+use crate::find::name_of;
 use crate::group::{StoredGroup, TARGETS_NOTE};
 use crate::serialize::{optional_text, text};
 
@@ -52,6 +53,9 @@ pub struct PlannedMember {
     /// Instance.
     #[serde(serialize_with = "text")]
     pub instance: InstanceId,
+    /// Name that survives restarts of its process.
+    #[serde(serialize_with = "optional_text")]
+    pub name: Option<Label>,
     /// Duties that it holds now.
     pub before: usize,
     /// Duties that it would hold.
@@ -118,6 +122,7 @@ impl PlanReport {
         }
         let members = counts.into_iter().map(|(instance, (before, after))| PlannedMember {
             instance: instance.clone(),
+            name: group.member(instance).and_then(name_of),
             before,
             after,
         });

@@ -280,7 +280,7 @@ fn an_unknown_opening_is_repeated_under_its_nonce() {
 fn nothing_is_shed_while_views_or_revisions_differ() {
     for (differs, revision, sheds) in [(1, None, false), (0, Some("v1"), false), (0, None, true)] {
         let mut bench = Bench::new();
-        bench.engine.settings.revision = revision.map(|word| crate::Label::new(word).unwrap());
+        bench.engine.settings.revision = revision.map(|word| Label::new(word).unwrap());
         bench.list(&["a", "b"]);
         bench.join();
         bench.see(&[], &[]);
