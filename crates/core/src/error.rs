@@ -75,6 +75,7 @@ crate::text_enum! {
         ChannelConflict "SW010" "the channel cannot be changed this way"
         BadConfig "CF001" "the configuration file cannot be used"
         BadVariable "CF002" "an environment variable cannot be used"
+        BadSchedule "SC001" "the schedule is invalid"
     }
 }
 

@@ -10,3 +10,4 @@ pub mod heartbeat;
 pub mod hold_api;
 pub mod ingest;
 pub mod object;
+pub mod schedule;
