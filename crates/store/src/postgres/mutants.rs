@@ -22,6 +22,8 @@ tenure_core::swaps! { SWAPS
     R14Fence "sql/checkpoint/commit_one.sql"
         "AND h.duty = $4 AND h.epoch = $5" => "AND h.duty = $4";
     R14Fence "sql/checkpoint/commit_one.sql" "AND c.epoch <= $5" => "";
+    R14Fence "sql/report/save.sql"
+        "AND x.duty = w.duty AND x.epoch = w.epoch" => "AND x.duty = w.duty";
     R14Batch "sql/routine/checkpoint_commit.sql"
         "WHERE x.group_name = p_group AND x.duty = w.duty AND x.epoch = w.epoch
                 AND x.instance = p_instance AND x.nonce = p_nonce AND x.held OFFSET 0" =>

@@ -14,6 +14,7 @@ use crate::migration::{AppliedMigration, Migration, MigrationHistory, pending};
 const MIGRATIONS: &[Migration] = &[
     Migration { number: 1, name: "ground", sql: include_str!("migrations/0001_ground.sql") },
     Migration { number: 2, name: "upkeep", sql: include_str!("migrations/0002_upkeep.sql") },
+    Migration { number: 3, name: "report", sql: include_str!("migrations/0003_report.sql") },
 ];
 
 /// Migrations of the store itself.
