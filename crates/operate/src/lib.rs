@@ -7,6 +7,7 @@
 //! | to | use |
 //! |---|---|
 //! | list groups | [`list::list`] |
+//! | list schedules | [`schedules::schedules`] |
 //! | monitor groups | [`top::Monitor`] |
 //! | explain where a duty is | [`explain::explain`] |
 //! | plan a change, and apply it | [`plan::plan`], [`plan::apply`] |
@@ -63,6 +64,7 @@ pub mod pause;
 pub mod pin;
 pub mod plan;
 mod replace;
+pub mod schedules;
 mod serialize;
 pub mod share;
 pub mod top;

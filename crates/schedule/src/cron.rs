@@ -1,19 +1,31 @@
 //! Cron expressions: five fields, matched against local times without a time zone.
 
-use cronexpr::{Crontab, FallbackTimezoneOption, MakeTimestamp, ParseOptions, parse_crontab_with};
+use croner::Cron;
+use croner::errors::CronError;
+use croner::parser::{CronParser, Seconds, Year};
 use jiff::civil::DateTime;
-use jiff::tz::TimeZone;
-use jiff::{Timestamp, ToSpan as _};
-use tenure_core::text::escaped;
+use tenure_core::text::{counted, escaped};
 use tenure_core::{Code, StoreError};
 
-/// The fields in their order, with their values.
-const FIELDS: [(&str, &str); 5] = [
-    ("minute", "0-59"),
-    ("hour", "0-23"),
-    ("day of month", "1-31 or L"),
-    ("month", "1-12 or JAN-DEC"),
-    ("day of week", "0-7 or SUN-SAT"),
+/// A field of an expression.
+struct CronField {
+    name: &'static str,
+    values: &'static str,
+    /// Words that may stand for a value or modify it.
+    words: &'static [&'static str],
+}
+
+const MONTHS: &[&str] =
+    &["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"];
+const WEEKDAYS: &[&str] = &["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT", "L"];
+
+/// The fields in their order.
+const FIELDS: [CronField; 5] = [
+    CronField { name: "minute", values: "0-59", words: &[] },
+    CronField { name: "hour", values: "0-23", words: &[] },
+    CronField { name: "day of month", values: "1-31 or L", words: &["L", "W", "LW"] },
+    CronField { name: "month", values: "1-12 or JAN-DEC", words: MONTHS },
+    CronField { name: "day of week", values: "0-7 or SUN-SAT", words: WEEKDAYS },
 ];
 
 /// Names for common expressions.
@@ -29,18 +41,11 @@ const NICKNAMES: [(&str, &str); 7] = [
 
 const MAX_EXPRESSION_BYTES: usize = 256;
 
-/// Years without a match after which an expression never matches. The rarest valid ones, such as a
-/// leap day that is a Sunday, may need 40, across a century without a leap day.
-const MAX_YEARS_AHEAD: i16 = 60;
-/// Years that the parser searches at a time.
-const YEARS_AT_A_TIME: i16 = 4;
-
 /// A cron expression.
 #[derive(Clone, Debug)]
 pub(crate) struct CronExpression {
     text: String,
-    /// The expression in UTC, in which every local time exists once.
-    crontab: Crontab,
+    cron: Cron,
     follows_clock: bool,
 }
 
@@ -53,24 +58,23 @@ impl CronExpression {
             let (bytes, most) = (text.len(), MAX_EXPRESSION_BYTES);
             return Err(fail(format!("the expression has {bytes} bytes; the limit is {most}")));
         }
-        let nickname = text.starts_with('@').then(|| text.to_ascii_lowercase());
-        let fields = match &nickname {
-            Some(name) => nickname_fields(name).map_err(fail)?,
-            None => &text,
+        let fields = match text.starts_with('@') {
+            true => nickname_fields(&text).map_err(fail)?.to_owned(),
+            false => text.clone(),
         };
         let words: Vec<&str> = fields.split(' ').filter(|word| !word.is_empty()).collect();
-        if words.len() != FIELDS.len() {
+        let Ok(words) = <[&str; FIELDS.len()]>::try_from(words.as_slice()) else {
             return Err(fail(wrong_count(words.len(), &text)));
-        }
+        };
         for (n, word) in words.iter().enumerate() {
             check_field(n, word).map_err(fail)?;
         }
-        let crontab = parse(fields).map_err(|error| fail(reason(&error)))?;
+        let cron = parse(words).map_err(|error| fail(reason(&error)))?;
         let follows_clock = words[..2].iter().any(|word| word.starts_with('*'));
-        let expression = Self { crontab, follows_clock, text };
-        let epoch = DateTime::constant(2000, 1, 1, 0, 0, 0, 0);
-        if expression.next(epoch).is_none() {
-            return Err(fail(format!("{:?} never occurs: no such day exists", expression.text)));
+        let expression = Self { cron, follows_clock, text };
+        if expression.next(DateTime::constant(2000, 1, 1, 0, 0, 0, 0)).is_none() {
+            let text = escaped(&expression.text);
+            return Err(fail(format!("{text:?} never occurs: there is no such day")));
         }
         Ok(expression)
     }
@@ -87,34 +91,20 @@ impl CronExpression {
 
     /// Returns the first local time after `after` that matches.
     pub(crate) fn next(&self, after: DateTime) -> Option<DateTime> {
-        let mut from = after;
-        let last = after.year().checked_add(MAX_YEARS_AHEAD)?;
-        while from.year() <= last {
-            if let Ok(found) = self.crontab.find_next(as_utc(from)?) {
-                return Some(found.datetime());
-            }
-            // A minute less, so that the windows leave none out.
-            from = from.checked_add(YEARS_AT_A_TIME.years()).ok()?.checked_sub(1.minute()).ok()?;
-        }
-        None
+        self.cron.find_next_occurrence(&after, false).ok()
     }
 
     /// Whether a local time matches.
     pub(crate) fn matches(&self, local: DateTime) -> bool {
-        as_utc(local).is_some_and(|at| self.crontab.matches(at).unwrap_or(false))
+        self.cron.is_time_matching(&local).unwrap_or(false)
     }
 }
 
-fn as_utc(local: DateTime) -> Option<MakeTimestamp> {
-    let at: Timestamp = TimeZone::UTC.to_timestamp(local).ok()?;
-    Some(MakeTimestamp(at))
-}
-
 fn nickname_fields(name: &str) -> Result<&'static str, String> {
-    let found = NICKNAMES.iter().find(|(nickname, _)| *nickname == name);
+    let found = NICKNAMES.iter().find(|(nickname, _)| nickname.eq_ignore_ascii_case(name));
     found.map(|(_, fields)| *fields).ok_or_else(|| {
         let known: Vec<&str> = NICKNAMES.iter().map(|(nickname, _)| *nickname).collect();
-        format!("{:?} is not one of {}", escaped(name), known.join(", "))
+        format!("\"{}\" is not one of {}", escaped(name), known.join(", "))
     })
 }
 
@@ -125,32 +115,59 @@ fn wrong_count(count: usize, text: &str) -> String {
         7.. => "; put the expression in quotes",
         _ => "",
     };
-    let names: Vec<&str> = FIELDS.iter().map(|(name, _)| *name).collect();
-    let fields = tenure_core::text::counted(count, "field", "fields");
-    format!("{:?} has {fields} instead of 5: {}{note}", escaped(text), names.join(", "))
+    let names = FIELDS.each_ref().map(|field| field.name).join(", ");
+    let (text, fields) = (escaped(text), counted(count, "field", "fields"));
+    format!("\"{text}\" has {fields} instead of 5: {names}{note}")
 }
 
 /// Checks one field by itself, so that an error can name it.
 fn check_field(n: usize, word: &str) -> Result<(), String> {
+    let field = &FIELDS[n];
     let mut words = ["*"; FIELDS.len()];
     words[n] = word;
-    let problem = match parse(&words.join(" ")) {
-        Ok(_) => return Ok(()),
-        Err(error) => reason(&error),
+    let problem = match bad_text(field, &word.to_ascii_uppercase()) {
+        Some(problem) => problem,
+        None => match parse(words) {
+            Ok(_) => return Ok(()),
+            Err(error) => reason(&error),
+        },
     };
-    let (name, values) = FIELDS[n];
-    Err(format!("the field {name}, {:?}: {problem} (values: {values})", escaped(word)))
+    let CronField { name, values, .. } = field;
+    Err(format!("the field {name}, \"{}\": {problem} (values: {values})", escaped(word)))
 }
 
-fn parse(fields: &str) -> Result<Crontab, cronexpr::Error> {
-    let mut options = ParseOptions::default();
-    options.fallback_timezone_option = FallbackTimezoneOption::UTC;
-    parse_crontab_with(&fields.to_ascii_uppercase(), options)
+/// Finds what the parser would read otherwise than it was meant: it accepts the names of any field
+/// in each, and ignores empty items.
+fn bad_text(field: &CronField, word: &str) -> Option<String> {
+    if word.split(',').any(str::is_empty) {
+        return Some("an item of the list is empty".to_owned());
+    }
+    let mut names = word.split(|c: char| !c.is_alphabetic()).filter(|name| !name.is_empty());
+    if let Some(name) = names.find(|name| !field.words.contains(name)) {
+        return Some(format!("{name} is not a name of this field"));
+    }
+    let is_known = |c: char| c.is_ascii_alphanumeric() || "*,-/#".contains(c);
+    let other = word.chars().find(|c| !is_known(*c))?;
+    Some(format!("the character {} has no meaning", escaped(&other.to_string())))
 }
 
-/// Returns the reason of the parser, without the expression that it repeats above a caret.
-fn reason(error: &cronexpr::Error) -> String {
-    let text = error.to_string();
-    let last = text.lines().last().unwrap_or_default();
-    last.split_once("^ ").map_or(last, |(_, reason)| reason).trim().to_owned()
+fn parse([minute, hour, day, month, weekday]: [&str; FIELDS.len()]) -> Result<Cron, CronError> {
+    // As in Vixie's cron, a day has to match both fields if one of them begins with a star.
+    let both = if [day, weekday].iter().any(|word| word.starts_with("*/")) { "+" } else { "" };
+    let parser = CronParser::builder().seconds(Seconds::Disallowed).year(Year::Disallowed).build();
+    parser.parse(&format!("{minute} {hour} {day} {month} {both}{weekday}"))
+}
+
+/// Returns the reason of the parser as the end of a sentence.
+fn reason(error: &CronError) -> String {
+    let text = match error {
+        CronError::InvalidPattern(text)
+        | CronError::IllegalCharacters(text)
+        | CronError::ComponentError(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let text = text.trim_end_matches('.');
+    let mut chars = text.chars();
+    let first = chars.next().map(|first| first.to_ascii_lowercase());
+    first.into_iter().chain(chars).collect()
 }

@@ -192,9 +192,7 @@ fn unfinished(
     match last.state {
         OccurrenceState::Started => Some(match policy.interrupted {
             InterruptedPolicy::Rerun if !too_late => again,
-            _ => {
-                ScheduleStep::Settle { occurrence, state: OccurrenceState::Skipped, count: 1 }
-            }
+            _ => ScheduleStep::Settle { occurrence, state: OccurrenceState::Skipped, count: 1 },
         }),
         OccurrenceState::Failed if !too_late && !next_is_due && last.attempt <= policy.retries => {
             // A time in the future is from a clock that was ahead.

@@ -16,4 +16,4 @@ mod schedule;
 pub use decide::{
     InterruptedPolicy, MAX_CATCH_UP, MissedPolicy, SchedulePolicy, ScheduleStep, anchor, decide,
 };
-pub use schedule::{ClockChange, RunSchedule};
+pub use schedule::{ClockChange, RunSchedule, utc};

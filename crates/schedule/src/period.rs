@@ -31,7 +31,9 @@ impl AlignedPeriod {
         let ms = period.as_millis() as u64;
         if !is_utc && ms % DAY_MS != 0 {
             let period = span(period);
-            return fail(format!("the period {period} is not a whole number of days: leave --tz out"));
+            return fail(format!(
+                "the period {period} is not a whole number of days: leave --tz out"
+            ));
         }
         Ok(Self { period, ms })
     }

@@ -194,6 +194,11 @@ impl RunSchedule {
     }
 }
 
+/// Formats a time in UTC, as in `2026-03-29T01:00:00Z`.
+pub fn utc(unix_ms: u64) -> String {
+    timestamp(unix_ms).map_or_else(|| format!("{unix_ms} ms"), |at| at.to_string())
+}
+
 fn timestamp(unix_ms: u64) -> Option<Timestamp> {
     Timestamp::from_millisecond(i64::try_from(unix_ms).ok()?).ok()
 }

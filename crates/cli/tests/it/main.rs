@@ -11,6 +11,7 @@ mod bucket;
 mod checkpoint;
 mod config;
 mod connectors;
+mod cron;
 mod doctor;
 mod drain;
 mod each;

@@ -189,9 +189,15 @@ fn policy() -> impl Strategy<Value = SchedulePolicy> {
     let interrupted = prop_oneof![Just(InterruptedPolicy::Rerun), Just(InterruptedPolicy::Skip)];
     let missed = prop_oneof![Just(MissedPolicy::Newest), Just(MissedPolicy::All)];
     let deadline = proptest::option::of((1..40_000_u64).prop_map(Duration::from_secs));
-    (interrupted, missed, deadline, 0..3_u32).prop_map(|(interrupted, missed, deadline, retries)| {
-        SchedulePolicy { interrupted, missed, deadline, retries, ..POLICY }
-    })
+    (interrupted, missed, deadline, 0..3_u32).prop_map(
+        |(interrupted, missed, deadline, retries)| SchedulePolicy {
+            interrupted,
+            missed,
+            deadline,
+            retries,
+            ..POLICY
+        },
+    )
 }
 
 /// Holders one after the other, and the store's record.
@@ -279,7 +285,7 @@ impl Life {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: crate::cases(100), ..ProptestConfig::default() })]
 
     #[test]
     fn no_clock_makes_an_occurrence_run_twice(

@@ -15,24 +15,30 @@ fn refused(schedule: Result<RunSchedule, tenure_core::StoreError>) -> String {
 #[test]
 fn a_wrong_field_is_named_with_the_reason() {
     for (expression, parts) in [
-        ("60 * * * *", &["the field minute, \"60\": ", "0..=59", "(values: 0-59)"][..]),
-        ("0 24 * * *", &["the field hour, \"24\": ", "0..=23"]),
+        (
+            "60 * * * *",
+            &["the field minute, \"60\": ", "number out of bounds ", "(values: 0-59)"][..],
+        ),
+        ("0 24 * * *", &["the field hour, \"24\": ", "number out of bounds "]),
         ("0 0 32 * *", &["the field day of month, \"32\": "]),
         ("0 0 * 13 *", &["the field month, \"13\": ", "1-12 or JAN-DEC"]),
         ("0 0 * * 8", &["the field day of week, \"8\": ", "0-7 or SUN-SAT"]),
         ("x 0 * * *", &["the field minute, \"x\": "]),
-        ("JAN 0 * * *", &["the field minute, \"JAN\": "]),
+        ("JAN 0 * * *", &["the field minute, \"JAN\": JAN is not a name of this field"]),
+        ("0 0 * MON *", &["the field month, \"MON\": MON is not"]),
+        ("0 0 * * +MON", &["the field day of week", "the character + has no meaning"]),
+        ("0 0 ? * MON", &["the field day of month", "the character ? has"]),
         ("0 0 * * MONDAY", &["the field day of week, \"MONDAY\": "]),
-        ("5-1 * * * *", &["the field minute, \"5-1\": ", "ascending"]),
+        ("5-1 * * * *", &["the field minute, \"5-1\": ", "range out of bounds "]),
         ("*/0 * * * *", &["the field minute, \"*/0\": "]),
-        ("1,,2 * * * *", &["the field minute, \"1,,2\": "]),
+        ("1,,2 * * * *", &["the field minute, \"1,,2\": an item of the list is empty"]),
         ("0 0 30 2 *", &["\"0 0 30 2 *\" never occurs"]),
         ("0 0 * *", &["has 4 fields instead of 5: minute, hour, day of month, month"]),
         ("0 0 0 * * *", &["has 6 fields instead of 5", "--tz"]),
         ("0 3 a b c d e f", &["has 8 fields instead of 5", "in quotes"]),
         ("", &["has 0 fields"]),
         ("@reboot", &["\"@reboot\" is not one of @hourly, @daily"]),
-        ("0 0 * * \u{1b}", &["the field day of week, \"\\\\u{1b}\""]),
+        ("0 0 * * \u{1b}", &["the field day of week, \"\\u{1b}\""]),
     ] {
         let told = refused(RunSchedule::cron(expression, "UTC"));
         for part in parts {
