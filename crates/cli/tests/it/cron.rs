@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 use serde_json::Value;
+use tenure_duty::process;
 use testkit::wait_until;
 
 use crate::api::shared_stores;
@@ -62,6 +63,10 @@ fn a_period_is_run_once_by_machines_whose_clocks_differ() {
             for machine in machines {
                 silent(&Ran::of(machine.wait_with_output().unwrap()));
             }
+        }
+        // The clock of a server decides, not that of the machine.
+        if ["postgres", "redis"].iter().any(|kind| store.starts_with(kind)) {
+            silent(&Ran::of(skewed(&tenure, &words, 400 * 24 * 60 * 60).output().unwrap()));
         }
         // Two if the test runs around midnight.
         let mut times: Vec<String> =
@@ -272,4 +277,49 @@ fn ran(tenure: &Tenure, count: usize) -> Vec<Vec<String>> {
     let seen = wait_until("runs", LIMIT, || ledger(tenure).len() >= count);
     assert!(seen.is_ok(), "{:?}", ledger(tenure));
     ledger(tenure)
+}
+
+/// Five occurrences become due while no member runs.
+#[test]
+fn missed_occurrences_are_run_or_recorded_by_policy() {
+    // Half an hour from now, so that no occurrence comes in between.
+    let minute = (process::unix_ms() / 60_000 + 30) % 60;
+    let expression = format!("{minute} * * * *");
+    let script = format!("{NOTE}; exit 7");
+    let start = |tenure: &Tenure, name: &str, missed: &str, seconds: i64| {
+        let words = ["cron", &expression, "--duty", "jobs/hourly", "--missed", missed];
+        let words = [&words[..], &["--ttl", "3s", "--", "sh", "-c", &script]].concat();
+        tenure.start_this(name, skewed(tenure, &words, seconds))
+    };
+    for (missed, runs, recorded) in [
+        ("run", 1, Some("4 occurrences until ")),
+        ("skip", 0, Some("5 occurrences until ")),
+        ("all", 5, None),
+    ] {
+        let tenure = Tenure::new();
+        let store = tenure.sqlite("tenure.db");
+        let begin = start(&tenure, "begin", missed, 0);
+        tenure.said(&begin, "\"event\":\"acquired\"");
+        let known =
+            || tenure.run(&["cron", "ls", "--store", &store]).stdout.contains("jobs/hourly");
+        wait_until("the schedule is stored", LIMIT, known).unwrap();
+        begin.signal(Signal::TERM);
+        begin.exits(128 + 15);
+        let late = start(&tenure, "late", missed, 5 * 60 * 60);
+        if let Some(recorded) = recorded {
+            tenure.said(&late, recorded);
+        }
+        let lines = ran(&tenure, runs);
+        assert!(
+            lines.len() == runs && lines.is_sorted_by(|one, next| one[0] < next[0]),
+            "{lines:?}"
+        );
+        let state = || listed(&tenure, &store)["last"]["state"].clone();
+        let last = if runs == 0 { "missed" } else { "failed" };
+        wait_until(last, LIMIT, || state() == last).unwrap();
+        // It goes on: a command that fails does not end it.
+        late.signal(Signal::TERM);
+        late.exits(128 + 15);
+        assert_eq!(ledger(&tenure).len(), runs, "{missed}");
+    }
 }

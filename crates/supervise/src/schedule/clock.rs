@@ -57,6 +57,15 @@ pub(super) struct ScheduleClock {
 }
 
 impl ScheduleClock {
+    /// Takes a reading; returns the time if it agrees with the reading before, and otherwise the
+    /// time that was expected.
+    fn take(&mut self, sample: ClockSample) -> Result<u64, Option<u64>> {
+        match self.last.replace(sample) {
+            Some(before) if sample.agrees_with(&before) => Ok(sample.unix_ms),
+            before => Err(before.map(|before| before.shown_at(sample.at))),
+        }
+    }
+
     /// Returns the time by the newest reading.
     pub(super) fn estimate(&self) -> u64 {
         self.last.map_or_else(process::unix_ms, |last| last.shown_at(BootClock.now()))
@@ -85,15 +94,14 @@ impl ScheduleHolder<'_, '_, '_> {
                     continue;
                 }
             };
-            let before = self.clock.last.replace(sample);
-            match before {
-                Some(before) if sample.agrees_with(&before) => return Ok(sample.unix_ms),
-                Some(before) => {
-                    let (shown, expected) = (utc(sample.unix_ms), utc(before.shown_at(sample.at)));
+            match self.clock.take(sample) {
+                Ok(unix_ms) => return Ok(unix_ms),
+                Err(Some(expected)) => {
+                    let (shown, expected) = (utc(sample.unix_ms), utc(expected));
                     let reason = format!("the clock shows {shown} instead of {expected}");
                     self.log(LogLevel::Warn, "clock_jumped", reason);
                 }
-                None => {}
+                Err(None) => {}
             }
             self.idle(CONFIRM_PAUSE).await?;
         }
@@ -128,5 +136,18 @@ mod tests {
         assert_eq!(clock.instant_of(1_060_000), sample(0, 160).at);
         assert_eq!(clock.instant_of(5), before.at);
         assert_eq!(before.shown_at(sample(0, 90).at), 990_000);
+    }
+
+    #[test]
+    fn a_single_wrong_reading_does_not_count() {
+        let mut clock = ScheduleClock::default();
+        assert_eq!(clock.take(sample(1_000_000, 100)), Err(None));
+        assert_eq!(clock.take(sample(1_001_000, 101)), Ok(1_001_000));
+        assert_eq!(clock.take(sample(9_000_000, 102)), Err(Some(1_002_000)));
+        assert_eq!(clock.take(sample(1_003_000, 103)), Err(Some(9_001_000)));
+        assert_eq!(clock.take(sample(1_004_000, 104)), Ok(1_004_000));
+        // A clock that was set stays set.
+        assert_eq!(clock.take(sample(9_000_000, 105)), Err(Some(1_005_000)));
+        assert_eq!(clock.take(sample(9_001_000, 106)), Ok(9_001_000));
     }
 }
