@@ -19,6 +19,7 @@ use tenure_switchboard::token::Environment;
 
 use crate::bucket;
 use crate::config::{self, note_warnings};
+use crate::cron;
 use crate::env;
 use crate::failure::{self, Failure};
 use crate::guard::GuardArgs;
@@ -130,6 +131,9 @@ pub(crate) enum TenureCommand {
     Run(RunCommandArgs),
     /// Run a command for each target at an interval, each target on one instance
     Poll(PollArgs),
+    /// Run a command at the times of a cron expression, on one host at a time
+    #[command(after_help = cron::args::EXIT_CODES)]
+    Cron(Box<cron::args::CronArgs>),
     /// Print the bucket of an entity, or choose the next bucket of a rotation
     Bucket(bucket::BucketArgs),
     /// Hand an instance's duties over to other members, and wait until it holds none

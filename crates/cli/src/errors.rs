@@ -26,6 +26,7 @@ pages! {
     "SW001" "SW002" "SW003" "SW004" "SW005" "SW006" "SW007" "SW008"
     "SW009" "SW010" "SW011"
     "CF001" "CF002"
+    "SC001"
 }
 
 /// Returns the page of a code; a test checks that each has one.

@@ -153,9 +153,12 @@ impl Failure {
 fn exit_code(error: &StoreError) -> u8 {
     match error.code() {
         _ if error.is_unknown() => UNKNOWN,
-        Code::BadUrl | Code::BadInput | Code::BadKeys | Code::BadConfig | Code::BadVariable => {
-            BAD_USAGE
-        }
+        Code::BadUrl
+        | Code::BadInput
+        | Code::BadKeys
+        | Code::BadConfig
+        | Code::BadVariable
+        | Code::BadSchedule => BAD_USAGE,
         Code::NoCheckpoint => NO_CHECKPOINT,
         _ => REFUSED,
     }

@@ -101,6 +101,7 @@ hints! {
     BadConfig
         "correct the file; `tenure config check FILE` lists all problems; --config '' reads none"
     BadVariable "correct or unset the variable; an option on the command line overrides it"
+    BadSchedule "correct the field; `tenure cron EXPRESSION --dry-run` shows the occurrences"
 }
 
 #[cfg(test)]

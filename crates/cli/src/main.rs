@@ -5,6 +5,7 @@ mod bucket;
 mod checkpoint;
 mod complete;
 mod config;
+mod cron;
 mod doctor;
 mod env;
 mod errors;
@@ -62,6 +63,7 @@ fn run(Args { global, command }: Args) -> Result<ExitCode, Failure> {
     let text = match command {
         TenureCommand::Run(args) => return run::run_command(&args, global),
         TenureCommand::Poll(args) => return run::poll_targets(&args, global),
+        TenureCommand::Cron(args) => return cron::run(&args, global),
         TenureCommand::Bucket(args) => return bucket::run(&args, global),
         TenureCommand::Drain(args) => return wait_for(args.run(global)),
         TenureCommand::Hold(command) => return wait_for(hold::run(&command, global)),

@@ -79,6 +79,7 @@ crate::text_enum! {
         NoSuchLetter "SW011" "there is no such dead letter"
         BadConfig "CF001" "the configuration file cannot be used"
         BadVariable "CF002" "an environment variable cannot be used"
+        BadSchedule "SC001" "the schedule is invalid"
     }
 }
 

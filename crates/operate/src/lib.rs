@@ -8,6 +8,7 @@
 //! |---|---|
 //! | list groups | [`list::list`] |
 //! | find an instance by its name or host | [`find::instance`] |
+//! | list schedules | [`schedules::schedules`] |
 //! | monitor groups | [`top::Monitor`] |
 //! | explain where a duty is | [`explain::explain`] |
 //! | read what happened | [`timeline::timeline`] |
@@ -67,6 +68,7 @@ pub mod pin;
 pub mod plan;
 pub mod polls;
 mod replace;
+pub mod schedules;
 mod serialize;
 pub mod share;
 pub mod timeline;

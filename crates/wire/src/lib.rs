@@ -11,3 +11,4 @@ pub mod hold_api;
 pub mod ingest;
 pub mod object;
 pub mod poll_report;
+pub mod schedule;

@@ -8,6 +8,7 @@ use clap::ValueEnum;
 use tenure_core::guarantee::Level;
 
 use crate::args::{SigningArgs, duration, words};
+use crate::cron::args::AttemptArgs;
 use crate::env;
 use crate::observe::ObserveArgs;
 
@@ -41,6 +42,11 @@ pub(crate) struct RunCommandArgs {
     /// Fail at once if the duty is held or the store cannot be reached
     #[arg(long, conflicts_with = "group")]
     pub(crate) no_wait: bool,
+    /// Run the command once per period, as in 24h, and not again until the next one begins
+    #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "group")]
+    pub(crate) once_per: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) attempts: AttemptArgs,
     #[command(flatten)]
     pub(crate) state: StateArgs,
     #[command(flatten)]

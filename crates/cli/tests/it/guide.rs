@@ -45,6 +45,7 @@ pages! {
     poll_targets: "how-to/poll-targets.md",
     restore_from_a_backup: "how-to/restore-from-a-backup.md",
     rotate_tokens: "how-to/rotate-tokens.md",
+    run_a_cron_job_once: "how-to/run-a-cron-job-once.md",
     run_one_job_on_many_hosts: "how-to/run-one-job-on-many-hosts.md",
     run_the_switchboard: "how-to/run-the-switchboard.md",
     send_heartbeats: "how-to/send-heartbeats.md",

@@ -13,6 +13,7 @@ mod bucket;
 mod checkpoint;
 mod config;
 mod connectors;
+mod cron;
 mod cursor_file;
 mod doctor;
 mod drain;

@@ -96,7 +96,7 @@ impl Ran {
     pub fn refused(&self, code: &str) {
         let exit = match code {
             // The argument is invalid, whatever the command.
-            "ST001" | "ST011" | "ST024" | "CF001" | "CF002" => 2,
+            "ST001" | "ST011" | "ST024" | "CF001" | "CF002" | "SC001" => 2,
             "ST031" => 5,
             _ => 1,
         };

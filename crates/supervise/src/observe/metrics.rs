@@ -96,6 +96,14 @@ fn own_metrics(text: &mut MetricsText, counters: &InstanceCounters, me: (&str, &
         }
     }
 
+    if !counters.occurrences.is_empty() {
+        let name = "tenure_occurrences_total";
+        text.family(name, "counter", "Occurrences of a schedule, by result.");
+        for (result, count) in &counters.occurrences {
+            text.sample(name, &[me, ("result", result.as_str())], *count);
+        }
+    }
+
     if !counters.polls.is_empty() {
         let name = "tenure_polls_total";
         text.family(name, "counter", "Polls, by result.");

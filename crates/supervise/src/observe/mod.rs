@@ -23,7 +23,7 @@ use tenure_operate::polls::PollTotals;
 
 use crate::error::SuperviseError;
 use counters::{DutyHistory, InstanceCounters, SourceLag};
-pub use counters::{PollResult, SourceEndpoint};
+pub use counters::{OccurrenceResult, PollResult, SourceEndpoint};
 use log::LogQueue;
 pub use log::{LogEvent, LogFormat, json_line};
 use server::HealthServer;
@@ -137,6 +137,11 @@ impl Recorder {
     /// Counts the result of a poll.
     pub fn count_poll(&self, result: PollResult) {
         *self.0.counters().polls.entry(result).or_default() += 1;
+    }
+
+    /// Counts occurrences of a schedule.
+    pub fn count_occurrences(&self, result: OccurrenceResult, count: u64) {
+        *self.0.counters().occurrences.entry(result).or_default() += count;
     }
 
     /// Sets how far the source of a duty is ahead: the age of its oldest event that is not accepted
