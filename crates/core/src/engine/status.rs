@@ -127,7 +127,8 @@ pub(super) fn numbered_name(base: &Label, current: Option<&Label>, taken: &[Take
             .unwrap_or_else(|_| base.clone()),
     };
     let is_taken = |name: &Label| taken.iter().any(|other| other.name == *name);
-    let is_lost = |current| taken.iter().any(|other| other.name == *current && !other.yields);
+    let is_lost =
+        |current: &Label| taken.iter().any(|other| other.name == *current && !other.yields);
     let Some(current) = current.filter(|current| !is_lost(current)) else {
         // One of these is free: they are more than the others.
         let names = (1..=taken.len() + 1).map(numbered);
