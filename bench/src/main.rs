@@ -14,6 +14,8 @@
 //!
 //! `cargo xtask bench api`: a commit through the local API, beside one by the library.
 //!
+//! `cargo xtask bench idle`: processor time of `tenure run` while nothing happens.
+//!
 //! The command fails if a bar is missed.
 #![allow(
     clippy::print_stdout,
@@ -27,6 +29,7 @@ mod bucket;
 mod etcd;
 mod failover;
 mod heartbeat;
+mod idle;
 mod ingest;
 mod measure;
 mod ours;
@@ -43,7 +46,7 @@ const SIZES: [usize; 3] = [1, 100, 10_000];
 const USAGE: &str = "usage: cargo xtask bench roster | store [sqlite] [postgres] [redis] [etcd] \
      | failover [sqlite] [postgres] [redis] [etcd] [handover] [crash] [settle] \
      | ingest [sqlite] [postgres] | heartbeat [small] | bucket \
-     | api [sqlite] [postgres] [redis] [etcd]";
+     | api [sqlite] [postgres] [redis] [etcd] | idle [file] [sqlite] [postgres] [redis] [etcd]";
 
 fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -63,6 +66,7 @@ async fn others(words: Vec<String>) -> Result<()> {
         ("bucket", []) => bucket::run(),
         ("store", _) => stores(is_wanted).await,
         ("api", _) => api::run(is_wanted).await,
+        ("idle", _) => idle::run(is_wanted).await,
         ("failover", _) => failover::run(wanted).await,
         ("heartbeat", _) => heartbeat::run(wanted).await,
         ("replica", [url]) => heartbeat::serve_until_alone(url).await,

@@ -103,6 +103,8 @@ text_enum! {
         HangingWork "hanging-work"
         /// Work ends by itself.
         FailingWork "failing-work"
+        /// Processes that start from now on have the other TTL, and some restart.
+        TtlChange "ttl-change"
     }
 }
 
@@ -139,7 +141,7 @@ pub struct Scenario {
     pub seed: u64,
     /// Kind of store.
     pub kind: Kind,
-    /// The TTL of all members.
+    /// The TTL of all members at first, and the longer one of two.
     pub ttl: Ttl,
     /// Number of machines; each runs one process at a time.
     pub slots: usize,
@@ -197,7 +199,11 @@ impl Scenario {
             _ => Layout::Targets,
         };
         let duties = if layout == Layout::Standby { 1 } else { duties };
-        let faults = swarm(&mut rng, kind, layout);
+        let mut faults = swarm(&mut rng, kind, layout);
+        // Drawn apart from the other faults, which a seed has had before this one was added.
+        if SimRng::new(seed ^ 0x771).chance(200) {
+            faults.insert(Fault::TtlChange);
+        }
         let rates = (0..slots).map(|_| rate(&mut rng, &faults)).collect();
         let weighted = rng.chance(200);
         let weight = |rng: &mut SimRng| if weighted { rng.between(1, 3) as u32 } else { 1 };
@@ -230,6 +236,12 @@ impl Scenario {
             quiet_from,
             delay: rng.between(1, 10) * ttl_ns / 1000,
         }
+    }
+
+    /// Returns the other TTL, which is shorter.
+    pub fn short_ttl(&self) -> Ttl {
+        // Half a second or more: always a valid TTL.
+        Ttl::new(self.ttl.get() / 2).expect("a TTL inside the limits")
     }
 
     /// Whether a failover may lose writes that the store had confirmed.
@@ -283,7 +295,7 @@ fn swarm(rng: &mut SimRng, kind: Kind, layout: Layout) -> BTreeSet<Fault> {
     let per_mille = rng.between(100, 600);
     let mut faults: BTreeSet<Fault> = Fault::ALL
         .iter()
-        .filter(|fault| fault.fits(kind, layout))
+        .filter(|fault| **fault != Fault::TtlChange && fault.fits(kind, layout))
         .filter(|_| rng.chance(per_mille))
         .copied()
         .collect();

@@ -34,5 +34,7 @@ pub use pgbouncer::Pgbouncer;
 pub use postgres::{PostgresOptions, PostgresServer, psql, psql_file};
 pub use proxy::Proxy;
 pub use redis::{RedisOptions, RedisServer};
-pub use service::{TEST_ETCD, TEST_MCP_1, TEST_MCP_2, TEST_POSTGRES, TEST_REDIS, service};
+pub use service::{
+    TEST_CRON, TEST_ETCD, TEST_MCP_1, TEST_MCP_2, TEST_POSTGRES, TEST_REDIS, service,
+};
 pub use wait::wait_until;

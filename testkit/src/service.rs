@@ -17,6 +17,9 @@ pub const TEST_MCP_1: &str = "TENURE_TEST_MCP_1";
 /// Variable with the path of a Python that has the MCP client of version 2.
 pub const TEST_MCP_2: &str = "TENURE_TEST_MCP_2";
 
+/// Variable with the path of a Python that has other implementations of cron expressions.
+pub const TEST_CRON: &str = "TENURE_TEST_CRON";
+
 /// Returns the value of the variable `name`, or `None` on a laptop without such a server.
 ///
 /// # Panics

@@ -36,6 +36,8 @@ usage: cargo xtask <command>
   bench ingest     measure how many events the switchboard ingests
   bench heartbeat  measure what the heartbeats of ten thousand connectors cost
   bench bucket     compare buckets with Node, and their filter with Python
+  bench api        compare commits through the local API with those by the library
+  bench idle       measure the processor time of `tenure run` while nothing happens
   sim --seeds COUNT | --seed SEED [--world switchboard]
                    run the engine, or the switchboard, in virtual time: many seeds, or one with
                    its trace
@@ -158,7 +160,7 @@ fn bench(words: &[String]) -> Result<()> {
             cargo(&["build", "--release", "--package", "tenure-cli"], &[], &[])?;
             None
         }
-        Some("api") => {
+        Some("api" | "idle") => {
             cargo(&["build", "--release", "--package", "tenure-cli"], &[], &[])?;
             Some(Servers::start()?)
         }

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::Result;
-use testkit::{TEST_MCP_1, TEST_MCP_2};
+use testkit::{TEST_CRON, TEST_MCP_1, TEST_MCP_2};
 
 use crate::run::{check, output};
 use crate::servers::install_all;
@@ -14,13 +14,15 @@ use crate::servers::install_all;
 /// Tested versions, from PyPI.
 const MCP_1: &[&str] = &["mcp==1.30.0", "fastmcp==3.4.10"];
 const MCP_2: &[&str] = &["mcp==2.3.0"];
+/// Other implementations of cron expressions, and time zones for a machine without them.
+const CRON: &[&str] = &["croniter==7.0.0", "cronsim==2.8", "tzdata==2026.6"];
 /// File in an environment that is complete.
 const DONE: &str = "complete";
 
-/// Returns the variables by which the tests find MCP clients.
-pub(crate) fn mcp_clients() -> Result<Vec<(&'static str, String)>> {
+/// Returns the variables by which the tests find a Python with the packages that they need.
+pub(crate) fn interpreters() -> Result<Vec<(&'static str, String)>> {
     let mut found = Vec::new();
-    for (name, packages) in [(TEST_MCP_1, MCP_1), (TEST_MCP_2, MCP_2)] {
+    for (name, packages) in [(TEST_MCP_1, MCP_1), (TEST_MCP_2, MCP_2), (TEST_CRON, CRON)] {
         let python = environment(packages)?.join("bin/python");
         found.push((name, python.display().to_string()));
     }

@@ -19,8 +19,8 @@ pub(crate) struct Servers {
     postgres: PostgresServer,
     redis: RedisServer,
     etcd: EtcdServer,
-    /// Variables of clients, which are not servers.
-    clients: Vec<(&'static str, String)>,
+    /// Variables of Python programs, which are not servers.
+    programs: Vec<(&'static str, String)>,
 }
 
 impl Servers {
@@ -30,8 +30,8 @@ impl Servers {
         let postgres = PostgresServer::start(PostgresOptions::default())?;
         let redis = RedisServer::start(RedisOptions::default())?;
         let etcd = EtcdServer::start(EtcdOptions::default())?;
-        let clients = python::mcp_clients()?;
-        Ok(Self { postgres, redis, etcd, clients })
+        let programs = python::interpreters()?;
+        Ok(Self { postgres, redis, etcd, programs })
     }
 
     /// The URL of the PostgreSQL server.
@@ -41,7 +41,7 @@ impl Servers {
 
     /// Returns the variables by which the tests find the servers.
     pub(crate) fn variables(&self) -> Vec<(&'static str, String)> {
-        let mut variables = self.clients.clone();
+        let mut variables = self.programs.clone();
         variables.push((TEST_POSTGRES, self.postgres.url()));
         variables.push((TEST_REDIS, self.redis.url()));
         variables.push((TEST_ETCD, self.etcd.url()));

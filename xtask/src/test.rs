@@ -64,7 +64,7 @@ pub(crate) fn run(only: Option<TestStep>, words: &[String]) -> Result<()> {
     thread::scope(|scope| {
         if only.is_none() {
             // Downloads while the compiler works. The tests wait for it, and report its error.
-            scope.spawn(python::mcp_clients);
+            scope.spawn(python::interpreters);
         }
         // The tests lint the smallest feature sets beside them.
         let all = TestStep::ALL.into_iter().filter(|step| *step != TestStep::Features);

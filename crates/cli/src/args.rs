@@ -19,14 +19,16 @@ use tenure_switchboard::token::Environment;
 
 use crate::bucket;
 use crate::config::{self, note_warnings};
+use crate::cron;
 use crate::env;
 use crate::failure::{self, Failure};
 use crate::guard::GuardArgs;
 use crate::help;
-use crate::operate::{apply, drain, evict, explain, pause, pin, plan, share, top};
+use crate::operate::{apply, audit, drain, evict, explain, pause, pin, plan, share, top};
 use crate::output::report;
+use crate::paint::{self, ColorArg};
 use crate::run::args::{PollArgs, RunCommandArgs};
-use crate::switchboard::{beat, channel, connectors, fence, serve, token};
+use crate::switchboard::{beat, channel, connectors, dead, fence, serve, token};
 use crate::{checkpoint, hold};
 
 pub(crate) const DEFAULT_STORE: &str = "sqlite:tenure.db";
@@ -75,6 +77,9 @@ pub(crate) struct Global {
     /// Print output as one JSON document, and errors as JSON on standard error
     #[arg(long, global = true)]
     pub(crate) json: bool,
+    /// Colours in output for people; NO_COLOR and CLICOLOR_FORCE decide for auto
+    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value = "auto")]
+    color: ColorArg,
 }
 
 impl Global {
@@ -115,6 +120,8 @@ pub(crate) enum TenureCommand {
     Top(top::TopArgs),
     /// Explain why a duty is with its holder
     Explain(explain::ExplainArgs),
+    /// List what happened: grants, losses, releases, evictions and commits
+    Audit(audit::AuditArgs),
     /// Show which duties would move if members, weights or pins changed
     Plan(plan::PlanArgs),
     /// Apply a plan, if the group has not changed since
@@ -124,6 +131,9 @@ pub(crate) enum TenureCommand {
     Run(RunCommandArgs),
     /// Run a command for each target at an interval, each target on one instance
     Poll(PollArgs),
+    /// Run a command at the times of a cron expression, on one host at a time
+    #[command(after_help = cron::args::EXIT_CODES)]
+    Cron(Box<cron::args::CronArgs>),
     /// Print the bucket of an entity, or choose the next bucket of a rotation
     Bucket(bucket::BucketArgs),
     /// Hand an instance's duties over to other members, and wait until it holds none
@@ -163,6 +173,9 @@ pub(crate) enum TenureCommand {
     /// List, add and remove channels of the switchboard
     #[command(subcommand)]
     Channel(channel::ChannelCommand),
+    /// List, replay and discard dead letters: events that connectors gave up
+    #[command(subcommand)]
+    Dead(dead::DeadCommand),
     /// List connectors and their state; archive or delete them
     #[command(subcommand)]
     Connectors(connectors::ConnectorCommand),
@@ -224,7 +237,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     time.try_into().map_err(|_| "a time cannot be negative".to_owned())
 }
 
-/// Signing of checkpoints.
+/// Signing and encryption of checkpoints.
 #[derive(clap::Args)]
 pub(crate) struct SigningArgs {
     /// Signing and verification of checkpoints
@@ -233,6 +246,9 @@ pub(crate) struct SigningArgs {
     /// File with signing keys, one per line: ID sign|verify|retired HEX
     #[arg(long, global = true, value_name = "PATH", env = env::SIGNING_KEYS_FILE)]
     pub(crate) signing_keys_file: Option<PathBuf>,
+    /// Encrypt checkpoints with the keys in this file, one per line: ID encrypt|decrypt HEX
+    #[arg(long, global = true, value_name = "PATH", env = env::ENCRYPTION_KEYS_FILE)]
+    pub(crate) encryption_keys_file: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -259,10 +275,12 @@ pub(crate) fn words<T: Copy + Send + Sync + 'static>(
 /// file. Prints errors, without possible passwords, and returns the exit code.
 pub(crate) fn parse() -> Result<Args, ExitCode> {
     let words: Vec<OsString> = std::env::args_os().collect();
+    paint::choose_by_words(&words);
     let layers = config::layers(&words).map_err(|failure| {
         let mut options = words.iter().take_while(|word| *word != "--");
         failure.report(options.any(|word| word == "--json"))
     })?;
+    paint::choose_by_words(&layers.words);
     note_warnings(&layers.warnings);
     let parse = || {
         let matches = help::command().try_get_matches_from(&layers.words)?;
@@ -275,6 +293,7 @@ pub(crate) fn parse() -> Result<Args, ExitCode> {
         }
         failure::of_usage(&usage)
     })?;
+    paint::choose(args.global.color, args.global.json);
     args.global.typed = layers.typed();
     args.global.store_error = layers.store_error;
     Ok(args)
@@ -288,7 +307,8 @@ pub(crate) struct UsageError {
 
 impl UsageError {
     pub(crate) fn new(error: &clap::Error, words: &[OsString]) -> Self {
-        let mut text = error.render().to_string();
+        let plain = error.render().to_string();
+        let mut text = plain.clone();
         if error.use_stderr() {
             // clap repeats a misplaced store URL: the whole word, or the part after `=`.
             for word in words.iter().map(|word| word.to_string_lossy()) {
@@ -298,14 +318,21 @@ impl UsageError {
                 }
             }
             // The user did not type the value of a variable, and it may be meant for another one.
-            let ours = [env::STORE, env::SIGNING, env::SIGNING_KEYS_FILE].into_iter();
+            let keys = [env::SIGNING_KEYS_FILE, env::ENCRYPTION_KEYS_FILE];
+            let ours = [env::STORE, env::SIGNING].into_iter().chain(keys);
             let ours = ours.chain(env::SECRETS).chain(env::SERVE).chain(env::BEAT);
             let values = ours.chain(env::BUCKET).filter_map(std::env::var_os);
             for value in values.filter(|value| !value.is_empty()) {
                 text = hide_value(&text, &value.to_string_lossy());
             }
         }
-        Self { text, is_error: error.use_stderr() }
+        let is_error = error.use_stderr();
+        let has_colors = if is_error { paint::is_on_stderr() } else { paint::is_on_stdout() };
+        // Values are found in plain text only: with something to hide, the text stays plain.
+        if has_colors && text == plain {
+            text = error.render().ansi().to_string();
+        }
+        Self { text, is_error }
     }
 }
 
@@ -337,7 +364,7 @@ pub(crate) fn may_be_token(word: &str) -> bool {
     Environment::ALL.iter().any(|environment| word.contains(&format!("sw_{environment}_")))
 }
 
-/// Whether a word may hold a signing key.
+/// Whether a word may hold a signing or encryption key.
 pub(crate) fn may_be_key(word: &str) -> bool {
     word.split(|c: char| !c.is_ascii_hexdigit()).any(|digits| digits.len() >= KEY_DIGITS)
 }

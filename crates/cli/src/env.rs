@@ -20,6 +20,9 @@ pub(crate) const SIGNING_KEYS: &str = "TENURE_SIGNING_KEYS";
 /// File with the signing keys.
 pub(crate) const SIGNING_KEYS_FILE: &str = "TENURE_SIGNING_KEYS_FILE";
 
+/// File with the encryption keys.
+pub(crate) const ENCRYPTION_KEYS_FILE: &str = "TENURE_ENCRYPTION_KEYS_FILE";
+
 /// Default of `--listen` of long-running commands.
 pub(crate) const HEALTH_PORT: &str = "CONNECTOR_HEALTH_PORT";
 

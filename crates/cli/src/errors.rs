@@ -18,14 +18,15 @@ pages! {
     "ST001" "ST002" "ST003" "ST004" "ST005" "ST006" "ST007" "ST008" "ST009" "ST010"
     "ST011" "ST012" "ST013" "ST014" "ST015" "ST016" "ST017" "ST018" "ST019" "ST020"
     "ST021" "ST022" "ST023" "ST024" "ST025" "ST026" "ST027" "ST028"
-    "ST029" "ST030" "ST031"
+    "ST029" "ST030" "ST031" "ST032"
     "DT001" "DT002" "DT003" "DT004" "DT005" "DT006" "DT007" "DT008" "DT009"
     "DT010" "DT011" "DT012" "DT013" "DT014" "DT015" "DT016" "DT017"
     "DT018" "DT019" "DT020" "DT021"
     "BK001" "BK002" "BK003" "BK004"
     "SW001" "SW002" "SW003" "SW004" "SW005" "SW006" "SW007" "SW008"
-    "SW009" "SW010"
+    "SW009" "SW010" "SW011"
     "CF001" "CF002"
+    "SC001"
 }
 
 /// Returns the page of a code; a test checks that each has one.

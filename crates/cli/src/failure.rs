@@ -10,6 +10,7 @@ use tenure_switchboard::SwitchboardError;
 use crate::args::UsageError;
 use crate::hints;
 use crate::output::{document, shown, to_stderr, to_stdout};
+use crate::paint::Paint;
 
 const REFUSED: u8 = 1;
 const BAD_USAGE: u8 = 2;
@@ -121,7 +122,7 @@ impl Failure {
     pub(crate) fn report(&self, json: bool) -> ExitCode {
         let shown = match self {
             Self::Usage(what) => {
-                to_stderr(&format!("error: {what}"));
+                to_stderr(&format!("{} {what}", Paint::Bad.err("error:")));
                 return ExitCode::from(BAD_USAGE);
             }
             Self::Unconfirmed { shown } => shown,
@@ -152,9 +153,12 @@ impl Failure {
 fn exit_code(error: &StoreError) -> u8 {
     match error.code() {
         _ if error.is_unknown() => UNKNOWN,
-        Code::BadUrl | Code::BadInput | Code::BadKeys | Code::BadConfig | Code::BadVariable => {
-            BAD_USAGE
-        }
+        Code::BadUrl
+        | Code::BadInput
+        | Code::BadKeys
+        | Code::BadConfig
+        | Code::BadVariable
+        | Code::BadSchedule => BAD_USAGE,
         Code::NoCheckpoint => NO_CHECKPOINT,
         _ => REFUSED,
     }
@@ -170,7 +174,9 @@ fn kept(error: &StoreError) -> &'static str {
 fn for_people(error: &StoreError, kept: &str, hint: &str) -> String {
     let code = error.code();
     let problem = shown(&error.problem().to_string());
-    format!("{problem}\nkept: {kept}\nhint: {hint}; see `tenure errors {code}`")
+    let problem = problem.strip_prefix(code.as_str()).unwrap_or(&problem);
+    let code_painted = Paint::Bad.err(code.as_str());
+    format!("{code_painted}{problem}\nkept: {kept}\nhint: {hint}; see `tenure errors {code}`")
 }
 
 fn for_programs(error: &StoreError, kept: &str, hint: &str) -> String {

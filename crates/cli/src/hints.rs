@@ -39,7 +39,9 @@ hints! {
     BadSignature
         "run `tenure checkpoint verify`, then `tenure checkpoint rewind` to a valid version"
     Replayed "after a restore run `tenure store adopt`; otherwise rewind to a valid version"
-    BadKeys "use lines `ID sign|verify|retired HEX` with at least 32 bytes; exactly one key signs"
+    BadKeys
+        "use lines `ID sign|verify|retired HEX` in a file of signing keys, and `ID encrypt|decrypt \
+         HEX` in one of encryption keys; the page of this code has both"
     Held "wait until the holder releases it or its lease expires; `tenure ls` shows the holder"
     Moved "use the store that it was moved to, or move it back with `tenure checkpoint move`"
     BelowLevel "run `tenure doctor`: it lists the settings to change"
@@ -49,7 +51,10 @@ hints! {
         "see the detail; sending the same content again will not help; other rows are not affected"
     OtherName "`tenure checkpoint move STORE STORE GROUP/OLD --as GROUP/N` gives it the right name"
     NoCheckpoint "check the name with `tenure ls`; the first commit of a holder writes a checkpoint"
-    SettingsDiffer "start all members with the same TTL and layout; the message has both values"
+    CannotDecrypt
+        "add the key that the message names to --encryption-keys-file; nothing can be read without"
+    BadBackup "make backups with `tenure store backup`; a server is backed up with its own tools"
+    SettingsDiffer "start this instance with the group's value; the message has both"
     DuplicateInstance "restart this process to get an id of its own: an id belongs to one process"
     EvictedInstance
         "restart the process to join under a new id, once the reason for the eviction is gone"
@@ -92,9 +97,11 @@ hints! {
         "use an older cursor or after=0, and skip every request_id that you have processed"
     NoSuchChannel "`tenure channel ls` lists channels; `tenure channel add` adds one"
     ChannelConflict "see `tenure channel ls`; the channels were left unchanged"
+    NoSuchLetter "`tenure dead ls --state all` lists the dead letters that are still stored"
     BadConfig
         "correct the file; `tenure config check FILE` lists all problems; --config '' reads none"
     BadVariable "correct or unset the variable; an option on the command line overrides it"
+    BadSchedule "correct the field; `tenure cron EXPRESSION --dry-run` shows the occurrences"
 }
 
 #[cfg(test)]

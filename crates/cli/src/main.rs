@@ -5,6 +5,7 @@ mod bucket;
 mod checkpoint;
 mod complete;
 mod config;
+mod cron;
 mod doctor;
 mod env;
 mod errors;
@@ -18,6 +19,8 @@ mod migrate;
 mod observe;
 mod operate;
 mod output;
+mod paint;
+mod progress;
 mod run;
 mod shell;
 mod signing;
@@ -32,7 +35,7 @@ use anyhow::Context;
 use args::{Args, TenureCommand};
 use failure::Failure;
 use operate::{forget, ls};
-use switchboard::{channel, connectors, fence, serve, token};
+use switchboard::{channel, connectors, dead, fence, serve, token};
 
 fn main() -> ExitCode {
     #[cfg(feature = "mutants")]
@@ -56,9 +59,11 @@ fn main() -> ExitCode {
 /// Runs one command. The store's URL is parsed only by commands that need a store.
 fn run(Args { global, command }: Args) -> Result<ExitCode, Failure> {
     let global = &global;
+    progress::begin(if global.json { "" } else { activity(&command) });
     let text = match command {
         TenureCommand::Run(args) => return run::run_command(&args, global),
         TenureCommand::Poll(args) => return run::poll_targets(&args, global),
+        TenureCommand::Cron(args) => return cron::run(&args, global),
         TenureCommand::Bucket(args) => return bucket::run(&args, global),
         TenureCommand::Drain(args) => return wait_for(args.run(global)),
         TenureCommand::Hold(command) => return wait_for(hold::run(&command, global)),
@@ -70,6 +75,7 @@ fn run(Args { global, command }: Args) -> Result<ExitCode, Failure> {
         TenureCommand::Ls { group } => wait_for(ls::run(group.as_deref(), global)),
         TenureCommand::Top(args) => wait_for(args.run(global)),
         TenureCommand::Explain(args) => wait_for(args.run(global)),
+        TenureCommand::Audit(args) => wait_for(args.run(global)),
         TenureCommand::Plan(args) => wait_for(args.run(global)),
         TenureCommand::Apply(args) => wait_for(args.run(global)),
         TenureCommand::Evict(args) => wait_for(args.run(global)),
@@ -85,6 +91,7 @@ fn run(Args { global, command }: Args) -> Result<ExitCode, Failure> {
         TenureCommand::Token(command) => wait_for(token::run(command, global)),
         TenureCommand::Fence(command) => wait_for(fence::run(command, global)),
         TenureCommand::Channel(command) => wait_for(channel::run(command, global)),
+        TenureCommand::Dead(command) => return wait_for(dead::run(command, global)),
         TenureCommand::Connectors(command) => wait_for(connectors::run(command, global)),
         TenureCommand::Store(command) => wait_for(store::run(command, global)),
         TenureCommand::Migrate { print: true } => migrate::script(global),
@@ -102,6 +109,32 @@ fn run(Args { global, command }: Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Activity of a command that may take long; empty if it shows progress of its own, or none.
+fn activity(command: &TenureCommand) -> &'static str {
+    match command {
+        TenureCommand::Ls { .. } | TenureCommand::Explain(_) => "reading the groups",
+        TenureCommand::Audit(_) => "reading the audit trail",
+        TenureCommand::Plan(_) => "making a plan",
+        TenureCommand::Apply(_)
+        | TenureCommand::Pause(_)
+        | TenureCommand::Resume(_)
+        | TenureCommand::Pin(_)
+        | TenureCommand::Cordon(_)
+        | TenureCommand::Weight(_) => "changing the group",
+        TenureCommand::Evict(_) => "evicting the instance",
+        TenureCommand::Forget { .. } => "deleting duties",
+        TenureCommand::Token(_)
+        | TenureCommand::Fence(_)
+        | TenureCommand::Channel(_)
+        | TenureCommand::Dead(_)
+        | TenureCommand::Connectors(_) => "waiting for the store of the switchboard",
+        TenureCommand::Store(_) | TenureCommand::Doctor { .. } => "examining the store",
+        TenureCommand::Migrate { .. } => "updating the schema",
+        TenureCommand::Checkpoint { .. } => "working on checkpoints",
+        _ => "",
+    }
+}
+
 /// Disables the rule that a test names in the environment.
 #[cfg(feature = "mutants")]
 fn break_a_rule() -> Option<Failure> {
@@ -113,5 +146,6 @@ fn break_a_rule() -> Option<Failure> {
 /// Runs a command on one thread: it makes one call after another, and SQLite has its own threads.
 fn wait_for<T>(command: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.context("cannot start the runtime")?.block_on(command)
+    let work = progress::on_terminal(command);
+    runtime.context("cannot start the runtime")?.block_on(work)
 }

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use clap::ValueEnum;
 use tenure_supervise::observe::{LogFormat, LogLevel, ObserveSettings};
 
-use crate::env;
+use crate::{env, paint};
 
 /// Log and HTTP server of a long-running command.
 #[derive(Clone, Debug, clap::Args)]
@@ -75,6 +75,7 @@ impl From<&ObserveArgs> for ObserveSettings {
         Self {
             listen: args.listen.and_then(|listen| listen.0),
             format: args.log.map(Into::into),
+            has_colors: paint::is_on_stderr(),
             level: match args.log_level {
                 LogLevelArg::Error => LogLevel::Error,
                 LogLevelArg::Warn => LogLevel::Warn,

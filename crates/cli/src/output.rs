@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context as _;
 use rustix::termios::tcgetwinsize;
@@ -26,12 +27,14 @@ pub(crate) fn write_stdout(output: impl AsRef<[u8]>) -> io::Result<bool> {
 
 /// Writes to standard output; a closed pipe is an error.
 pub(crate) fn all_to_stdout(bytes: &[u8]) -> io::Result<()> {
+    erase_status_line();
     let mut stdout = io::stdout().lock();
     stdout.write_all(bytes).and_then(|()| stdout.flush())
 }
 
 /// Writes a line to standard error. A failure is ignored: there is no other place to report it.
 pub(crate) fn to_stderr(text: &str) {
+    erase_status_line();
     let _ = writeln!(io::stderr().lock(), "{}", text.trim_end());
 }
 
@@ -62,11 +65,13 @@ pub(crate) fn report(report: &impl Serialize) -> String {
     document(&value(report))
 }
 
-/// A line on the terminal of standard error that is overwritten in place.
+/// A line on the terminal of standard error that is overwritten in place. Other output of the
+/// process removes it.
 #[derive(Default)]
-pub(crate) struct StatusLine {
-    open: bool,
-}
+pub(crate) struct StatusLine {}
+
+/// Whether a status line is on the terminal.
+static STATUS_LINE: AtomicBool = AtomicBool::new(false);
 
 impl StatusLine {
     /// Overwrites the line. Returns `false` without a terminal, or if the line would wrap.
@@ -74,14 +79,14 @@ impl StatusLine {
         let fits = tcgetwinsize(io::stderr()).is_ok_and(|size| line.len() < size.ws_col.into());
         if fits {
             let _ = write!(io::stderr().lock(), "{CLEAR_LINE}{line}");
-            self.open = true;
+            STATUS_LINE.store(true, Ordering::Relaxed);
         }
         fits
     }
 
     /// Ends the line and leaves it visible.
     pub(crate) fn end(&mut self) {
-        if std::mem::take(&mut self.open) {
+        if STATUS_LINE.swap(false, Ordering::Relaxed) {
             to_stderr("");
         }
     }
@@ -90,9 +95,13 @@ impl StatusLine {
 /// Removes a line that was not ended.
 impl Drop for StatusLine {
     fn drop(&mut self) {
-        if self.open {
-            let _ = write!(io::stderr().lock(), "{CLEAR_LINE}");
-        }
+        erase_status_line();
+    }
+}
+
+fn erase_status_line() {
+    if STATUS_LINE.swap(false, Ordering::Relaxed) {
+        let _ = write!(io::stderr().lock(), "{CLEAR_LINE}");
     }
 }
 

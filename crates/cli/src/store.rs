@@ -2,6 +2,11 @@
 //!
 //! Why: docs/decisions/0014-epochs-after-a-restore.md
 
+mod backup;
+mod restore;
+
+use std::path::PathBuf;
+
 use clap::Subcommand;
 use serde_json::{Value, json};
 use tenure_core::store::{Adopt, Retention};
@@ -17,6 +22,30 @@ use crate::switchboard::adopt_inbox;
 
 #[derive(Subcommand)]
 pub(crate) enum StoreCommand {
+    /// Back up a store in files, also while it is in use; for a server, print the commands
+    Backup {
+        /// New file for SQLite, or new folder for a cursor file; - for standard output
+        #[arg(value_name = "PATH|-")]
+        to: Option<PathBuf>,
+        /// Replace an existing backup
+        #[arg(long)]
+        force: bool,
+    },
+    /// Replace a store in files by a backup, and adopt it; for a server, print the commands
+    Restore {
+        /// The backup; - for standard input
+        #[arg(value_name = "PATH|-")]
+        from: PathBuf,
+        /// Epoch above which duties are granted [default: Unix time in microseconds]
+        #[arg(long, value_name = "EPOCH")]
+        floor: Option<u64>,
+        /// Check the backup, print what would happen and change nothing
+        #[arg(long)]
+        dry_run: bool,
+        /// Confirm; without it nothing is changed
+        #[arg(long, conflicts_with = "dry_run")]
+        yes: bool,
+    },
     /// Adopt a restored store: end all sessions, raise all epochs and inbox positions
     Adopt {
         /// Epoch above which duties are granted [default: Unix time in microseconds]
@@ -48,16 +77,34 @@ pub(crate) enum Consent {
     Missing,
 }
 
+impl Consent {
+    fn of(yes: bool, dry_run: bool) -> Self {
+        match (yes, dry_run) {
+            (true, _) => Self::Yes,
+            (false, true) => Self::DryRun,
+            (false, false) => Self::Missing,
+        }
+    }
+
+    /// Returns a report, or the failure for a change that was not confirmed.
+    fn answer(self, shown: String) -> Result<String, Failure> {
+        match self {
+            Self::Missing => Err(Failure::Unconfirmed { shown }),
+            _ => Ok(shown),
+        }
+    }
+}
+
 pub(crate) async fn run(command: StoreCommand, global: &Global) -> Result<String, Failure> {
     match command {
-        StoreCommand::Adopt { floor, dry_run, yes } => {
-            let consent = match (yes, dry_run) {
-                (true, _) => Consent::Yes,
-                (false, true) => Consent::DryRun,
-                (false, false) => Consent::Missing,
-            };
+        StoreCommand::Backup { to, force } => backup::run(to.as_deref(), force, global),
+        StoreCommand::Restore { from, floor, dry_run, yes } => {
             let floor = floor.map(Epoch::new).transpose()?;
-            adopt(floor, consent, global).await
+            restore::run(&from, floor, Consent::of(yes, dry_run), global).await
+        }
+        StoreCommand::Adopt { floor, dry_run, yes } => {
+            let floor = floor.map(Epoch::new).transpose()?;
+            adopt(floor, Consent::of(yes, dry_run), global).await
         }
         StoreCommand::Retention { history, audit } => retention(history, audit, global).await,
     }
@@ -79,29 +126,20 @@ async fn check_floor(store: &dyn Store, floor: Epoch) -> Result<(), StoreError> 
 
 async fn adopt(floor: Option<Epoch>, consent: Consent, global: &Global) -> Result<String, Failure> {
     let (url, store) = (&global.url()?, &*global.open().await?);
-    // Duties are granted less than once per microsecond, so every epoch that a restored store has
-    // lost is below the wall clock.
-    let floor = floor.map_or_else(|| Epoch::new(process::unix_micros()), Ok)?;
-    check_floor(store, floor).await?;
-    // Adopt the inbox first: it does no harm, so the command can be repeated if the rest fails.
-    let inbox = adopt_inbox(url, consent).await?;
-    let found = match consent {
-        Consent::Yes => {
-            let adopted = store.adopt(&Adopt { entropy: process::entropy(), floor }).await?;
-            let (sessions, duties, floor) = (adopted.sessions, adopted.duties, adopted.floor);
-            let incarnation = Some(adopted.incarnation);
-            Adoption { sessions, duties, floor, incarnation, inbox }
-        }
-        _ => Adoption::preview(store, floor, inbox).await?,
-    };
+    let found = Adoption::run(url, store, default_floor(store, floor).await?, consent).await?;
     let shown = global.show(&found.value(url), || {
         note_dry_run(consent == Consent::DryRun);
         found.text(url)
     });
-    match consent {
-        Consent::Missing => Err(Failure::Unconfirmed { shown }),
-        _ => Ok(shown),
-    }
+    consent.answer(shown)
+}
+
+/// Returns the epoch above which an adopted store grants. Duties are granted less than once per
+/// microsecond, so every epoch that a restored store has lost is below the wall clock.
+async fn default_floor(store: &dyn Store, floor: Option<Epoch>) -> Result<Epoch, StoreError> {
+    let floor = floor.map_or_else(|| Epoch::new(process::unix_micros()), Ok)?;
+    check_floor(store, floor).await?;
+    Ok(floor)
 }
 
 /// Result of an adoption, or its preview.
@@ -115,6 +153,24 @@ struct Adoption {
 }
 
 impl Adoption {
+    /// Adopts a store and its inbox, or previews that without consent.
+    async fn run(
+        url: &StoreUrl,
+        store: &dyn Store,
+        floor: Epoch,
+        consent: Consent,
+    ) -> Result<Self, StoreError> {
+        // Adopt the inbox first: it does no harm, so the command can be repeated if the rest fails.
+        let inbox = adopt_inbox(url, consent).await?;
+        if consent != Consent::Yes {
+            return Self::preview(store, floor, inbox).await;
+        }
+        let adopted = store.adopt(&Adopt { entropy: process::entropy(), floor }).await?;
+        let (sessions, duties, floor) = (adopted.sessions, adopted.duties, adopted.floor);
+        let incarnation = Some(adopted.incarnation);
+        Ok(Self { sessions, duties, floor, incarnation, inbox })
+    }
+
     async fn preview(
         store: &dyn Store,
         floor: Epoch,

@@ -1,5 +1,7 @@
 //! Text tables.
 
+use crate::paint::Paint;
+
 /// Lays rows out under their heads, two spaces between columns. A head that begins with `>` aligns
 /// its column right.
 pub(crate) fn table<const N: usize>(
@@ -8,16 +10,23 @@ pub(crate) fn table<const N: usize>(
 ) -> String {
     let right = heads.map(|head| head.starts_with('>'));
     let heads = heads.map(|head| head.trim_start_matches('>').to_owned());
-    let lines: Vec<[String; N]> = std::iter::once(heads).chain(rows).collect();
-    let width = |n: usize| lines.iter().map(|line| line[n].chars().count()).max().unwrap_or(0);
+    let rows: Vec<[String; N]> = rows.into_iter().collect();
+    let lines = || std::iter::once(&heads).chain(&rows);
+    let width = |n: usize| lines().map(|line| line[n].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..N).map(width).collect();
     let mut text = String::new();
-    for line in &lines {
-        let cells =
-            line.iter().zip(right).zip(&widths).map(|((cell, right), &width)| match right {
-                true => format!("{cell:>width$}"),
-                false => format!("{cell:<width$}"),
-            });
+    for (number, line) in lines().enumerate() {
+        let cells = (0..N).map(|n| {
+            let cell = &line[n];
+            let paint = match number {
+                0 => Some(Paint::Heading),
+                _ => Paint::of_cell(&heads[n], cell),
+            };
+            // Escape codes have no width, so padding is computed without them.
+            let padding = " ".repeat(widths[n] - cell.chars().count());
+            let cell = paint.map_or_else(|| cell.clone(), |paint| paint.out(cell));
+            if right[n] { padding + &cell } else { cell + &padding }
+        });
         text.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
         text.push('\n');
     }

@@ -31,7 +31,7 @@ crate::text_enum! {
         InUse "ST021" "another process has this store open"
         BadSignature "ST022" "a checkpoint's signature is missing, wrong or not trusted"
         Replayed "ST023" "a checkpoint is older than one that was seen before"
-        BadKeys "ST024" "the signing keys cannot be used"
+        BadKeys "ST024" "the keys of checkpoints cannot be used"
         Held "ST025" "the duty is held by another instance"
         Moved "ST026" "this checkpoint was moved to another store"
         BelowLevel "ST027" "the store does not give the required guarantee"
@@ -39,6 +39,8 @@ crate::text_enum! {
         Unstorable "ST029" "the store refuses the content of a row"
         OtherName "ST030" "the checkpoint of a shard is stored under another name"
         NoCheckpoint "ST031" "the duty has no checkpoint yet"
+        CannotDecrypt "ST032" "a checkpoint cannot be decrypted"
+        BadBackup "ST034" "the backup cannot be made or used"
         SettingsDiffer "DT001" "the settings of this instance differ from its group's"
         DuplicateInstance "DT002" "another process runs under this instance id"
         EvictedInstance "DT003" "this instance was evicted from its group"
@@ -74,8 +76,10 @@ crate::text_enum! {
         CursorDiverged "SW008" "the cursor is not from this inbox"
         NoSuchChannel "SW009" "there is no channel of that name"
         ChannelConflict "SW010" "the channel cannot be changed this way"
+        NoSuchLetter "SW011" "there is no such dead letter"
         BadConfig "CF001" "the configuration file cannot be used"
         BadVariable "CF002" "an environment variable cannot be used"
+        BadSchedule "SC001" "the schedule is invalid"
     }
 }
 

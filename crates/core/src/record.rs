@@ -36,6 +36,7 @@ crate::text_enum! {
             "Members and holders could not be read; the previous view stays in use."
         Waiting "waiting"
             "The store was unreachable or reset: nothing is claimed for slightly longer than a TTL."
+        GroupTtl "group_ttl" "The longest TTL of the group's members is another one."
         Refused "refused" "A request of the user was refused."
     }
 }
@@ -74,7 +75,8 @@ impl Change {
             | Self::Draining
             | Self::Released
             | Self::Standby
-            | Self::Listed => LogLevel::Info,
+            | Self::Listed
+            | Self::GroupTtl => LogLevel::Info,
         }
     }
 }

@@ -1,9 +1,10 @@
-//! Seal before a checkpoint's payload: its signature, and the store that it was moved to.
+//! Seal before a checkpoint's payload: its signature, its encryption, and the store that it was
+//! moved to.
 //!
 //! The seal is one line of text, so that a person who looks into the store can read it:
 //!
 //! ```text
-//! tenure-seal:1 key=2026-11 mac=<64 hex> prev=<64 hex>\n<payload>
+//! tenure-seal:1 key=2026-11 mac=<64 hex> prev=<64 hex> enc=2026-11 nonce=<48 hex>\n<payload>
 //! ```
 //!
 //! A payload without such a line has an empty seal. A payload that begins like a seal cannot be
@@ -32,21 +33,13 @@ impl Mac {
 
     /// Parses 64 lower-case hexadecimal digits.
     pub fn parse(text: &str) -> Option<Self> {
-        let mut bytes = [0; 32];
-        let digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-        if text.len() != 64 || !text.bytes().all(digit) {
-            return None;
-        }
-        for (byte, at) in bytes.iter_mut().zip((0..64).step_by(2)) {
-            *byte = u8::from_str_radix(&text[at..at + 2], 16).ok()?;
-        }
-        Some(Self(bytes))
+        bytes(text).map(Self)
     }
 }
 
 impl fmt::Display for Mac {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        digits(&self.0, f)
     }
 }
 
@@ -54,6 +47,40 @@ impl fmt::Debug for Mac {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Mac({self})")
     }
+}
+
+/// Random number of one encryption: XChaCha20-Poly1305 takes 192 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CipherNonce(pub [u8; 24]);
+
+impl CipherNonce {
+    /// Parses 48 lower-case hexadecimal digits.
+    pub fn parse(text: &str) -> Option<Self> {
+        bytes(text).map(Self)
+    }
+}
+
+impl fmt::Display for CipherNonce {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        digits(&self.0, f)
+    }
+}
+
+/// Parses lower-case hexadecimal digits.
+fn bytes<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    let digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    if text.len() != 2 * N || !text.bytes().all(digit) {
+        return None;
+    }
+    for (byte, at) in bytes.iter_mut().zip((0..text.len()).step_by(2)) {
+        *byte = u8::from_str_radix(&text[at..at + 2], 16).ok()?;
+    }
+    Some(bytes)
+}
+
+fn digits(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
 }
 
 /// Destination of a moved checkpoint.
@@ -72,6 +99,8 @@ pub struct Seal {
     pub signed: Option<(String, Mac)>,
     /// The signature of the previous version; [`Mac::NONE`] if there is none.
     pub prev: Option<Mac>,
+    /// The key and the nonce of an encrypted payload.
+    pub encrypted: Option<(String, CipherNonce)>,
     /// Destination of a move: the checkpoint must no longer be used here.
     pub moved: Option<Moved>,
     /// Source store and version of a move; set only on the version that the move wrote.
@@ -79,8 +108,11 @@ pub struct Seal {
 }
 
 impl Seal {
-    /// The longest line.
+    /// The longest line, together with the tag of an encrypted payload.
     pub const MAX_SEAL_BYTES: usize = 2048;
+
+    /// Bytes by which an encrypted payload is longer: the tag of Poly1305.
+    pub const TAG_BYTES: usize = 16;
 
     /// Returns the fields that are set, by name, in the order in which they are written.
     pub fn fields(&self) -> Vec<(&'static str, String)> {
@@ -90,6 +122,9 @@ impl Seal {
         }
         if let Some(prev) = &self.prev {
             fields.push(("prev", prev.to_string()));
+        }
+        if let Some((key, nonce)) = &self.encrypted {
+            fields.extend([("enc", key.clone()), ("nonce", nonce.to_string())]);
         }
         if let Some(moved) = &self.moved {
             fields.push((if moved.done { "moved" } else { "moving" }, moved.to.clone()));
@@ -104,6 +139,7 @@ impl Seal {
     /// empty, because an empty value is signed like a missing one.
     pub fn from_fields<'a>(fields: impl IntoIterator<Item = (&'a str, &'a str)>) -> Option<Self> {
         let (mut key, mut mac, mut seal) = (None, None, Self::default());
+        let (mut cipher_key, mut nonce) = (None, None);
         for (name, value) in fields {
             let moved = |done| Some(Moved { to: value.to_owned(), done });
             match name {
@@ -111,17 +147,16 @@ impl Seal {
                 "key" if key.is_none() => key = Some(value.to_owned()),
                 "mac" if mac.is_none() => mac = Some(Mac::parse(value)?),
                 "prev" if seal.prev.is_none() => seal.prev = Some(Mac::parse(value)?),
+                "enc" if cipher_key.is_none() => cipher_key = Some(value.to_owned()),
+                "nonce" if nonce.is_none() => nonce = Some(CipherNonce::parse(value)?),
                 "moved" if seal.moved.is_none() => seal.moved = moved(true),
                 "moving" if seal.moved.is_none() => seal.moved = moved(false),
                 "from" if seal.origin.is_none() => seal.origin = Some(value.to_owned()),
                 _ => return None,
             }
         }
-        seal.signed = match (key, mac) {
-            (Some(key), Some(mac)) => Some((key, mac)),
-            (None, None) => None,
-            _ => return None,
-        };
+        seal.signed = both(key, mac)?;
+        seal.encrypted = both(cipher_key, nonce)?;
         Some(seal)
     }
 
@@ -150,24 +185,24 @@ impl Seal {
         Ok((seal, &rest[end + 1..]))
     }
 
-    /// Prepends the seal to a payload.
+    /// Prepends the seal to a payload. An encrypted one may be longer by its tag.
     pub fn join(&self, payload: &[u8]) -> Result<Document, StoreError> {
         if payload.starts_with(MAGIC.as_bytes()) {
             let detail = format!("a document must not begin with {MAGIC}");
             return Err(StoreError::refused(Code::BadInput, detail));
         }
-        let payload = Document::new(payload)?;
-        if *self == Self::default() {
-            return Ok(payload);
+        let tag = self.encrypted.as_ref().map_or(0, |_| Self::TAG_BYTES);
+        if *self == Self::default() || payload.len() > Document::MAX_DOCUMENT_BYTES + tag {
+            return Document::new(payload);
         }
         if self.fields().iter().any(|(_, value)| value.is_empty()) {
             return Err(StoreError::refused(Code::BadInput, "a key id or URL is empty"));
         }
         let line = self.line();
-        if line.len() > Self::MAX_SEAL_BYTES {
+        if line.len() + tag > Self::MAX_SEAL_BYTES {
             return Err(StoreError::refused(Code::BadInput, "a key id or URL is too long"));
         }
-        Document::from_store([line.as_bytes(), payload.as_bytes()].concat())
+        Document::from_store([line.as_bytes(), payload].concat())
     }
 
     fn line(&self) -> String {
@@ -181,6 +216,15 @@ impl Seal {
     }
 }
 
+/// Returns two fields that belong together; `None` if one of them is missing.
+fn both<A, B>(one: Option<A>, other: Option<B>) -> Option<Option<(A, B)>> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(Some((one, other))),
+        (None, None) => Some(None),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -190,6 +234,7 @@ mod tests {
         Seal {
             signed: Some(("k 1".to_owned(), Mac([7; 32]))),
             prev: Some(Mac::NONE),
+            encrypted: None,
             moved: Some(Moved { to: "postgres://h/db?schema=a b".to_owned(), done: false }),
             origin: None,
         }
@@ -210,6 +255,9 @@ mod tests {
         let error = Seal::default().join(b"tenure-seal:1 \nx").unwrap_err();
         assert_eq!(error.code(), Code::BadInput);
         let broken: &[&str] = &["", " x\n", " mac=00\n", " key=a\n", " moved=a moved=b\n", "  \n"];
+        let nonce = format!(" nonce={}\n", "07".repeat(24));
+        let broken =
+            broken.iter().copied().chain([" enc=a\n", nonce.as_str(), " enc=a nonce=00\n"]);
         for broken in broken {
             let document = Document::new(format!("{MAGIC}{broken}")).unwrap();
             assert_eq!(Seal::split(&document).unwrap_err().code(), Code::Damaged, "{broken:?}");
@@ -221,13 +269,25 @@ mod tests {
         let signed = Seal { moved: None, ..seal() };
         let good = signed.join(b"{}").unwrap();
         let good = String::from_utf8(good.as_bytes().to_vec()).unwrap();
-        for more in [" from=", " moved=", " moving="] {
+        for more in [" from=", " moved=", " moving=", " enc="] {
             let document = Document::new(good.replace("\n", &format!("{more}\n"))).unwrap();
             assert_eq!(Seal::split(&document).unwrap_err().code(), Code::Damaged, "{more}");
         }
         assert!(Seal::from_fields([("key", ""), ("mac", &*"07".repeat(32))]).is_none());
         let empty = Seal { origin: Some(String::new()), ..signed };
         assert_eq!(empty.join(b"{}").unwrap_err().code(), Code::BadInput);
+    }
+
+    #[test]
+    fn a_payload_of_any_size_can_be_encrypted() {
+        let encrypted = Some(("k".repeat(64), CipherNonce([7; 24])));
+        let seal = Seal { encrypted, ..Seal::default() };
+        let largest = vec![b'x'; Document::MAX_DOCUMENT_BYTES + Seal::TAG_BYTES];
+        let stored = seal.join(&largest).unwrap();
+        assert_eq!(Seal::split(&stored).unwrap(), (seal.clone(), &largest[..]));
+        let error = seal.join(&[&largest[..], b"x"].concat()).unwrap_err();
+        assert_eq!(error.code(), Code::BadInput);
+        assert_eq!(Seal::default().join(&largest).unwrap_err().code(), Code::BadInput);
     }
 
     #[test]
@@ -243,6 +303,7 @@ mod tests {
         #[test]
         fn a_seal_comes_back(key in ".{1,40}", to in ".{1,99}", done: bool, payload: Vec<u8>) {
             let seal = Seal {
+                encrypted: (!done).then(|| (key.clone(), CipherNonce([8; 24]))),
                 signed: Some((key, Mac([9; 32]))),
                 prev: None,
                 moved: Some(Moved { to: to.clone(), done }),

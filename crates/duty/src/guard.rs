@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tenure_core::engine::{EngineEvent, WorkOutcome};
-use tenure_core::store::{Checkpoint, Commit, Committed, HoldFate, KeptAlive};
+use tenure_core::store::{
+    Checkpoint, Commit, Committed, DutyReport, HoldFate, KeptAlive, Report, Reported,
+};
 use tenure_core::{
     Code, Document, DutyId, DutyKey, Epoch, Hold, InstanceId, LocalInstant, Store, StoreError,
     Version,
@@ -323,7 +325,56 @@ impl Guard {
         }
     }
 
-    fn refused(&self, newest: Epoch) -> StoreError {
+    /// Stores a report on the duty, of at most [`Report::MAX_REPORT_BYTES`]; it replaces the one
+    /// before, and leaves the checkpoint as it is. [`Code::Fenced`] means that the hold is no
+    /// longer valid: stop. After a lost response it reads what is stored, and sends the report once
+    /// more if that is another one.
+    pub async fn report(&self, document: Document) -> Result<(), StoreError> {
+        let lost = match self.try_report(&document).await {
+            Err(lost) if lost.is_unknown() => lost,
+            settled => return settled,
+        };
+        match self.reported().await {
+            Ok(Some(found)) if found.epoch == self.epoch() && found.document == document => Ok(()),
+            Ok(_) => match self.try_report(&document).await {
+                // The first attempt may still have happened.
+                Err(StoreError::Refused(problem)) if problem.code != Code::Fenced => Err(lost),
+                again => again,
+            },
+            Err(_) => Err(lost),
+        }
+    }
+
+    async fn try_report(&self, document: &Document) -> Result<(), StoreError> {
+        self.check()?;
+        let session = self.inner.state.session.clone();
+        let report = Report { hold: self.hold().clone(), document: document.clone() };
+        let stored =
+            self.inner.handle.store.call(move |store| async move {
+                Ok(store.report(&session, &[report]).await?.pop())
+            });
+        match stored.await? {
+            Some(Reported::Stored) => Ok(()),
+            Some(Reported::Fenced { newest }) => Err(self.refused(newest)),
+            None => Err(StoreError::unknown(Code::Failed, "the store gave no outcome")),
+        }
+    }
+
+    /// Loads the newest report on the duty, from any holder.
+    pub async fn reported(&self) -> Result<Option<DutyReport>, StoreError> {
+        let duty = self.duty().clone();
+        let load = |store: Arc<dyn Store>| async move { store.reports(&[duty]).await };
+        Ok(self.inner.handle.store.call(load).await?.pop().flatten())
+    }
+
+    /// Returns the store's wall clock in milliseconds since 1970; `None` if it has none that can
+    /// be read.
+    pub async fn wall_clock(&self) -> Result<Option<u64>, StoreError> {
+        let read = |store: Arc<dyn Store>| async move { store.wall_clock().await };
+        self.inner.handle.store.call(read).await
+    }
+
+    pub(crate) fn refused(&self, newest: Epoch) -> StoreError {
         self.lose_to_fence();
         let (duty, epoch) = (self.duty(), self.epoch());
         let detail = format!("{duty} under epoch {epoch}, the newest is {newest}");

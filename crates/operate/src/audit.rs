@@ -22,19 +22,11 @@ impl AuditTrail {
     pub async fn read_after(
         store: &dyn Store,
         group: &GroupName,
-        mut after: u64,
+        after: u64,
     ) -> Result<Self, StoreError> {
         let mut all = Vec::new();
-        loop {
-            let page = store.audit(group, AuditRange { after, limit: PAGE_ENTRIES }).await;
-            let page = page.map_err(nothing_happened)?;
-            // A store whose numbers do not grow would keep this loop busy forever.
-            let Some(last) = page.last().filter(|last| last.seq > after) else {
-                return Ok(Self(all));
-            };
-            after = last.seq;
-            all.extend(page);
-        }
+        read_pages(store, group, after, |page| all.extend(page)).await?;
+        Ok(Self(all))
     }
 
     /// Time of the oldest entry, in milliseconds since 1970.
@@ -46,5 +38,22 @@ impl AuditTrail {
     pub fn of_duty(&self, duty: &DutyId) -> Vec<&AuditEntry> {
         let is_of = |entry: &&AuditEntry| entry.duty.as_ref().is_some_and(|key| key.id == *duty);
         self.0.iter().filter(is_of).collect()
+    }
+}
+
+/// Reads the entries after a sequence number, one page in memory at a time.
+pub(crate) async fn read_pages(
+    store: &dyn Store,
+    group: &GroupName,
+    mut after: u64,
+    mut add: impl FnMut(Vec<AuditEntry>),
+) -> Result<(), StoreError> {
+    loop {
+        let page = store.audit(group, AuditRange { after, limit: PAGE_ENTRIES }).await;
+        let page = page.map_err(nothing_happened)?;
+        // A store whose numbers do not grow would keep this loop busy forever.
+        let Some(last) = page.last().filter(|last| last.seq > after) else { return Ok(()) };
+        after = last.seq;
+        add(page);
     }
 }

@@ -8,8 +8,10 @@
 //! |---|---|
 //! | list groups | [`list::list`] |
 //! | find an instance by its name or host | [`find::instance`] |
+//! | list schedules | [`schedules::schedules`] |
 //! | monitor groups | [`top::Monitor`] |
 //! | explain where a duty is | [`explain::explain`] |
+//! | read what happened | [`timeline::timeline`] |
 //! | plan a change, and apply it | [`plan::plan`], [`plan::apply`] |
 //! | hand over the duties of an instance | [`drain::start`] |
 //! | remove an instance from its group | [`evict::evict`] |
@@ -64,9 +66,12 @@ mod past;
 pub mod pause;
 pub mod pin;
 pub mod plan;
+pub mod polls;
 mod replace;
+pub mod schedules;
 mod serialize;
 pub mod share;
+pub mod timeline;
 pub mod top;
 
 pub use audit::AuditTrail;

@@ -41,6 +41,11 @@ macro_rules! impl_store {
             Commit commit checkpoint_commit(
                 session: &Session, commits: &[Commit]
             ) -> Vec<Committed> where check::commit(session, commits);
+            Report report report_store(
+                session: &Session, reports: &[Report]
+            ) -> Vec<Reported> where check::report(session, reports);
+            Reports reports report_load(duties: &[DutyKey]) -> Vec<Option<DutyReport>>
+                where check::load(duties);
             History history checkpoint_history(duty: &DutyKey) -> Vec<Checkpoint>;
             GroupDocument group_document document_read(group: &GroupName) -> GroupDocument;
             ReplaceGroupDocument replace_group_document document_replace(
@@ -55,6 +60,7 @@ macro_rules! impl_store {
                 where retention.check();
             Retention retention store_retention() -> Retention;
             Survey survey store_survey() -> Survey;
+            WallClock wall_clock store_wall_clock() -> Option<u64>;
         }
     };
     (@methods $store:ident $call:ident

@@ -14,6 +14,7 @@
 //!
 //! Encrypted connections need the feature `tls`.
 
+pub mod backup;
 mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;

@@ -21,6 +21,7 @@ pub enum Database {
 /// Threads that own connections to a SQLite file.
 #[cfg(feature = "sqlite")]
 pub mod sqlite {
+    pub use crate::sqlite::boot::{BootLock, share};
     pub use crate::sqlite::connect::{connect, retry};
     pub use crate::sqlite::error::statement_error;
     pub use crate::sqlite::schema::{is_there, migrate, script};

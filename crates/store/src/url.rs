@@ -4,26 +4,28 @@ mod place;
 
 use std::borrow::Cow;
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tenure_core::{BoxFuture, Code, DutyKey, GroupName, Store, StoreError, StoreResult};
 
 use crate::SHARED_GROUP;
-use crate::signing::{Sealed, Signing};
+use crate::signing::{Protection, Sealed, Signing};
 use crate::tls::PemFiles;
+pub(crate) use place::resolved;
 
 /// URL of a store as the user wrote it. It may carry a password, so it prints without one.
 #[derive(Clone, PartialEq, Eq)]
 pub struct StoreUrl {
-    kind: UrlScheme,
+    pub(crate) kind: UrlScheme,
     /// Part after the scheme and its separator, without our own parameters.
-    rest: String,
+    pub(crate) rest: String,
     /// `schema`, `prefix`, or the duty of a cursor file, when given.
-    namespace: Option<String>,
+    pub(crate) namespace: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum UrlScheme {
+pub(crate) enum UrlScheme {
     File,
     Sqlite,
     Postgres,
@@ -61,8 +63,22 @@ impl StoreUrl {
         matches!(self.kind, UrlScheme::File | UrlScheme::Sqlite)
     }
 
+    /// Returns the path of a store that is in files.
+    pub fn local_path(&self) -> StoreResult<PathBuf> {
+        match self.is_local() {
+            true => Ok(self.rest.clone().into()),
+            false => Err(bad("this store is on a server")),
+        }
+    }
+
+    /// Returns the URL of a store of the same kind at another path.
+    pub(crate) fn at(&self, path: &Path) -> StoreResult<Self> {
+        let rest = path.to_str().ok_or_else(|| bad("the path is not UTF-8"))?.to_owned();
+        Ok(Self { rest, ..self.clone() })
+    }
+
     /// Returns the path of the cursor, if this is a cursor file.
-    pub fn cursor_path(&self) -> Option<std::path::PathBuf> {
+    pub fn cursor_path(&self) -> Option<PathBuf> {
         (self.kind == UrlScheme::File).then(|| self.rest.clone().into())
     }
 
@@ -153,15 +169,16 @@ impl StoreUrl {
         self.open_signed(if_absent, entropy, Signing::Off).await
     }
 
-    /// Like [`Self::open`], with signed checkpoints.
+    /// Like [`Self::open`], with signed or encrypted checkpoints.
     pub async fn open_signed(
         &self,
         if_absent: IfAbsent,
         entropy: u128,
-        signing: Signing,
+        protection: impl Into<Protection>,
     ) -> StoreResult<Arc<dyn Store>> {
+        let protection = protection.into();
         let bare = self.open_bare(if_absent, entropy).await?;
-        Ok(Arc::new(Sealed::new(bare, signing)))
+        Ok(Arc::new(Sealed::new(bare, protection)))
     }
 
     /// Like [`Self::open`], for tools that read seals themselves: documents are returned as stored.
@@ -321,7 +338,7 @@ fn etcd_parts(
 }
 
 #[allow(dead_code, reason = "not every build lacks a store")]
-fn not_built(kind: UrlScheme) -> StoreError {
+pub(crate) fn not_built(kind: UrlScheme) -> StoreError {
     let kind = if kind == UrlScheme::Rediss { UrlScheme::Redis } else { kind };
     let feature = format!("{kind:?}").to_lowercase();
     StoreError::refused(Code::NotBuilt, format!("cargo feature {feature}"))

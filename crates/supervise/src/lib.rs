@@ -2,6 +2,7 @@
 //!
 //! - [`run`] waits for one duty and runs a command while this process holds it.
 //! - [`poll`] runs a command once per target and interval, each target on one instance.
+//! - [`schedule`] runs the command once per period, or at the times of a cron expression.
 //! - [`guard`] is the small process between this one and a command: it knows the deadline of the
 //!   hold and ends the command on its own.
 //! - [`api`] is what a program under a hold talks to: its checkpoint, and how long it may work.
@@ -40,6 +41,7 @@ pub mod poll;
 mod pool;
 mod process_tree;
 pub mod run;
+pub mod schedule;
 mod scratch;
 mod signals;
 pub mod state;

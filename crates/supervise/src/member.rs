@@ -12,7 +12,7 @@ use tenure_core::text::span;
 use tenure_core::{Code, GroupName, Label, Store, StoreError, Ttl};
 use tenure_duty::{Duties, DutyError, Join, Membership, Opener, opener, process};
 use tenure_operate::doctor;
-use tenure_store::signing::Signing;
+use tenure_store::signing::Protection;
 use tenure_store::{BootClock, IfAbsent, StoreUrl};
 use tokio::time::timeout;
 
@@ -34,24 +34,24 @@ const JOIN_CANCEL_TIMEOUT: Duration = Duration::from_secs(1);
 pub const MIN_TTL: Duration = Duration::from_secs(1);
 const MAX_DRAIN: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Provides the signing keys each time the store is opened.
-pub type SigningSource = Arc<dyn Fn() -> Result<Signing, StoreError> + Send + Sync>;
+/// Provides the keys of checkpoints each time the store is opened.
+pub type ProtectionSource = Arc<dyn Fn() -> Result<Protection, StoreError> + Send + Sync>;
 
 /// The store of a member.
 #[derive(Clone)]
 pub struct StoreSettings {
     /// Its URL. The store is created if it does not exist.
     pub url: StoreUrl,
-    /// Keys that sign checkpoints.
-    pub signing: SigningSource,
+    /// Keys that sign and encrypt checkpoints.
+    pub protection: ProtectionSource,
     /// The guarantee that the store has to give.
     pub require: Option<Level>,
 }
 
 impl StoreSettings {
-    /// Settings without signing and without a required guarantee.
+    /// Settings without signing, encryption, and a required guarantee.
     pub fn new(url: StoreUrl) -> Self {
-        Self { url, signing: Arc::new(|| Ok(Signing::Off)), require: None }
+        Self { url, protection: Arc::new(|| Ok(Protection::default())), require: None }
     }
 }
 
@@ -267,8 +267,8 @@ fn store_opener(store: StoreSettings, recorder: Recorder, waits: bool) -> Opener
 }
 
 async fn open(store: &StoreSettings, recorder: &Recorder) -> Result<Arc<dyn Store>, StoreError> {
-    let signing = (store.signing)()?;
-    let opened = store.url.open_signed(IfAbsent::Create, process::entropy(), signing).await?;
+    let protection = (store.protection)()?;
+    let opened = store.url.open_signed(IfAbsent::Create, process::entropy(), protection).await?;
     let level = doctor::level(&*opened).await?;
     let reason = format!("{level} (see `tenure doctor`)");
     recorder.log_instance(LogLevel::Info, "guarantee", reason);

@@ -214,7 +214,7 @@ fn size(submission: &Submission) -> (usize, usize) {
 }
 
 /// Returns whether the store refused one row of the statement.
-fn is_about_content(error: &SwitchboardError) -> bool {
+pub(crate) fn is_about_content(error: &SwitchboardError) -> bool {
     !error.is_unknown() && matches!(error.code(), Code::Unstorable | Code::Exhausted)
 }
 

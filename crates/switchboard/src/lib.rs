@@ -16,6 +16,7 @@ pub mod liveness;
 mod mcp;
 mod metrics;
 mod notice;
+pub mod replay;
 mod server;
 mod statistics;
 pub mod storage;

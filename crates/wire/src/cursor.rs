@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Other readers find their own keys, and write files without the member. A payload that is not a
-//! JSON object, or has its own `_tenure`, is inside the member instead, as `payload_base64`.
+//! JSON object, or has its own `_tenure`, is inside the member instead, as `payload_base64`; so is
+//! an encrypted one.
 //!
 //! The member ends in a SHA-256 of itself and the payload. It detects torn and edited files; the
 //! fields of a [`Seal`] protect against forgery.
@@ -65,6 +66,10 @@ struct Marks {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     prev: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    enc: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    nonce: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     moved: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     moving: Option<String>,
@@ -78,11 +83,13 @@ struct Marks {
 
 impl Marks {
     /// Fields of the seal.
-    fn seal_fields(&mut self) -> [(&'static str, &mut Option<String>); 6] {
+    fn seal_fields(&mut self) -> [(&'static str, &mut Option<String>); 8] {
         [
             ("key", &mut self.key),
             ("mac", &mut self.mac),
             ("prev", &mut self.prev),
+            ("enc", &mut self.enc),
+            ("nonce", &mut self.nonce),
             ("moved", &mut self.moved),
             ("moving", &mut self.moving),
             ("from", &mut self.from),
@@ -238,7 +245,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use serde_json::Value;
-    use tenure_core::{Mac, Moved};
+    use tenure_core::{CipherNonce, Mac, Moved};
 
     fn duty() -> DutyKey {
         DutyKey::new("telegram", "bot/42").unwrap()
@@ -262,6 +269,7 @@ mod tests {
         Seal {
             signed: Some(("2026-11".to_owned(), Mac([7; 32]))),
             prev: Some(Mac::NONE),
+            encrypted: None,
             moved: Some(Moved { to: "postgres://h/db".to_owned(), done: true }),
             origin: Some("redis://h#g/d@7".to_owned()),
         }
@@ -296,6 +304,19 @@ mod tests {
         assert_eq!(seen["last_update_id"], 12345);
         assert_eq!(seen["_tenure"]["key"], "2026-11");
         assert_eq!(seen["_tenure"]["moved"], "postgres://h/db");
+        assert_eq!(read(&bytes), Ok(CursorFile::Ours(duty(), stored)));
+    }
+
+    #[test]
+    fn an_encrypted_payload_stands_in_the_member() {
+        let encrypted = Some(("2026-11".to_owned(), CipherNonce([7; 24])));
+        let seal = Seal { encrypted, ..seal() };
+        let stored = checkpoint(seal.join(&[0xff; 20]).unwrap());
+        let bytes = write(&duty(), &stored);
+        let seen: Value = serde_json::from_slice(&bytes).unwrap();
+        assert_eq!(seen.as_object().unwrap().len(), 1, "{seen}");
+        assert_eq!(seen["_tenure"]["enc"], "2026-11");
+        assert_eq!(seen["_tenure"]["payload_base64"], STANDARD.encode([0xff; 20]));
         assert_eq!(read(&bytes), Ok(CursorFile::Ours(duty(), stored)));
     }
 

@@ -51,6 +51,9 @@ pub struct GroupFile {
     pub document_version: u64,
     /// The group's document.
     pub document_base64: String,
+    /// The newest report on each duty; files of earlier versions have none.
+    #[serde(default)]
+    pub reports: Vec<ReportRow>,
     /// Forgotten duties, whose files may still exist.
     pub forgotten: Vec<String>,
     /// Duties whose cursor file was put aside, with its new name.
@@ -74,6 +77,21 @@ pub struct Grant {
     pub nonce: String,
     /// Whether it was not released.
     pub held: bool,
+}
+
+/// The newest report on a duty.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReportRow {
+    /// The duty, unescaped.
+    pub id: String,
+    /// The epoch under which it was written.
+    pub epoch: u64,
+    /// The writer.
+    pub instance: String,
+    /// The document.
+    pub document_base64: String,
+    /// Wall clock at the write.
+    pub unix_ms: u64,
 }
 
 /// One audit entry.

@@ -38,6 +38,7 @@ impl SimWorld {
         match fault {
             Fault::StoreRestart | Fault::StoreAway => self.lose_store(fault),
             Fault::Storm => self.storm(),
+            Fault::TtlChange => self.change_ttl(),
             Fault::DutiesChange => self.change_duties(),
             Fault::DutiesPause => self.pause_duty(),
             Fault::Operator => {
@@ -179,6 +180,18 @@ impl SimWorld {
             if self.slots[slot].is_none() {
                 self.start(slot);
             }
+        }
+    }
+
+    /// Begins a rolling restart with the other TTL.
+    fn change_ttl(&mut self) {
+        self.shorter = !self.shorter;
+        let shorter = self.shorter;
+        self.trace.line(self.now, "world", || format!("! the shorter TTL is given: {shorter}"));
+        for _ in 0..self.scenario.slots {
+            let fault = self.rng.pick(&[Fault::Kill, Fault::Restart, Fault::Leave]);
+            let after = self.rng.below(4 * self.scenario.ttl_ns());
+            fault.into_iter().for_each(|fault| self.after(after, ScheduledItem::Blow(fault)));
         }
     }
 

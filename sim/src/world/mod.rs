@@ -127,6 +127,8 @@ pub(crate) struct SimWorld {
     excused: BTreeSet<Nonce>,
     /// Sessions that the store has lost, with the index of the reset.
     forgotten: BTreeMap<Nonce, usize>,
+    /// Whether processes start with the shorter TTL now.
+    shorter: bool,
     quiet: bool,
     trace: Trace,
     coverage: Coverage,
@@ -157,6 +159,7 @@ impl SimWorld {
             cursors: BTreeMap::new(),
             excused: BTreeSet::new(),
             forgotten: BTreeMap::new(),
+            shorter: false,
             quiet: false,
             trace: Trace::new(traced),
             coverage: Coverage::default(),
@@ -310,8 +313,8 @@ impl SimWorld {
 
     fn settings(&self, slot: usize, instance: InstanceId) -> MemberSettings {
         let given = &self.scenario;
-        let mut settings =
-            MemberSettings::new(self.group.clone(), instance, given.ttl, given.layout);
+        let ttl = if self.shorter { given.short_ttl() } else { given.ttl };
+        let mut settings = MemberSettings::new(self.group.clone(), instance, ttl, given.layout);
         settings.weight = given.weights.get(slot).copied().unwrap_or(1);
         settings.drain = given.drain;
         settings.window = given.window;
@@ -341,9 +344,11 @@ impl SimWorld {
         if self.scenario.revisions {
             settings.revision = Label::new(format!("v{}", self.rng.below(2))).ok();
         }
+        let ttl = settings.ttl;
         let engine = Engine::new(settings, self.rng.wide(), clock.local(self.now));
         self.processes.push(Process {
             id,
+            ttl,
             slot,
             clock,
             engine,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use tenure_core::engine::{Engine, GroupView, Ticket};
-use tenure_core::{DutyId, Epoch, InstanceId, Listing, LocalInstant, Session};
+use tenure_core::{DutyId, Epoch, InstanceId, Listing, LocalInstant, Session, Ttl};
 
 use super::ScheduledItem;
 use crate::Nanos;
@@ -52,6 +52,7 @@ pub(super) enum ProcessState {
 #[derive(Debug)]
 pub(super) struct Process {
     pub(super) id: InstanceId,
+    pub(super) ttl: Ttl,
     pub(super) slot: usize,
     pub(super) clock: LocalClock,
     pub(super) engine: Engine,

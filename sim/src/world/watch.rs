@@ -33,7 +33,7 @@ impl SimWorld {
         let now = self.local(pid);
         let process = &mut self.processes[pid];
         process.renewed = None;
-        process.slept |= now.since(process.engine.wake_at()) > self.scenario.ttl.margin();
+        process.slept |= now.since(process.engine.wake_at()) > process.ttl.margin();
     }
 
     /// Checks after a step of an engine that work past its deadline is cancelled (R6). The engine
@@ -63,7 +63,8 @@ impl SimWorld {
             StoreRequest::Close { .. } => true,
             _ => false,
         };
-        let most = self.lasts(pid, self.scenario.ttl.get() / 3 + self.scenario.ttl.margin());
+        let ttl = self.processes[pid].ttl;
+        let most = self.lasts(pid, ttl.get() / 3 + ttl.margin());
         let process = &mut self.processes[pid];
         let mut acting = process.work.values().filter(|work| work.mode != WorkMode::Revoked);
         if let Some(SimWork { hold, .. }) = acting.find(|work| given_back(work)) {

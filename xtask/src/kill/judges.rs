@@ -127,6 +127,7 @@ pub(super) const JUDGES: &[Judge] = &[
     store("r8-whole", "hold::keep_alive_tells_the_fate_of_each_hold"),
     store("r9-revive", "hold::an_expired_hold_cannot_be_renewed"),
     store("r9-release", "hold::release_of_an_older_epoch_frees_nothing"),
+    store("r9-report", "report::a_report_under_an_older_epoch_is_fenced"),
     test(
         "r12-unlocked",
         Suite::Store,
@@ -140,6 +141,18 @@ pub(super) const JUDGES: &[Judge] = &[
         Suite::Conformance,
         Place::Postgres,
         "postgres::checkpoint::a_batch_answers_per_item",
+    ),
+    test(
+        "r21-own",
+        Suite::Core,
+        Place::Engine,
+        "engine::tests::agree::after_a_reset_the_longest_ttl_is_waited_for",
+    ),
+    test(
+        "r21-early",
+        Suite::Core,
+        Place::Engine,
+        "engine::tests::agree::nothing_is_claimed_before_all_know_of_a_longer_ttl",
     ),
     store("r22-evict", "evict::at_ttl_refuses_the_keep_alive"),
     test(
@@ -270,8 +283,16 @@ pub(super) const SAMPLE: &[&str] = &[
 ];
 
 /// Mutants in code that a simulator runs, which only tests can judge.
-pub(super) const NOT_SIMULATED: &[&str] =
-    &["r3-name", "r8-whole", "r22-evict", "r22-progress", "r24-audit"];
+pub(super) const NOT_SIMULATED: &[&str] = &[
+    "r3-name",
+    "r8-whole",
+    "r9-report",
+    "r21-own",
+    "r21-early",
+    "r22-evict",
+    "r22-progress",
+    "r24-audit",
+];
 
 /// Rules that cannot be switched off, with the reason.
 pub(super) const WITHOUT: &[(&str, &str)] = &[

@@ -15,6 +15,7 @@ use crate::args::{Global, path};
 use crate::env;
 use crate::failure::Failure;
 use crate::output::{StatusLine, shown, to_stderr};
+use crate::paint;
 use crate::table::table;
 
 /// Maximum number of rows of the chart; with more buckets, neighbours share a row.
@@ -127,7 +128,7 @@ fn chart(counts: &BucketCounts) -> String {
     let means: Vec<f64> = chunks().map(|row| sum(row) as f64 / row.len() as f64).collect();
     let largest = means.iter().copied().fold(0.0, f64::max);
     // All lines are as long as the first; the bars get the rest of the width.
-    let taken = table(COLUMNS, rows.iter().cloned()).lines().next().map_or(0, str::len) + 2;
+    let taken = table(COLUMNS, rows.iter().cloned()).lines().next().map_or(0, paint::width) + 2;
     let width = CHART_WIDTH.saturating_sub(taken).max(MIN_BAR_WIDTH) as f64;
     for (row, mean) in rows.iter_mut().zip(means) {
         // Round up, so that every bucket that is not empty has a bar.

@@ -22,7 +22,7 @@ use crate::signing::SigningSettings;
 
 async fn open(global: &Global, signing: &SigningSettings) -> Result<Arc<dyn Store>, StoreError> {
     let url = global.url()?;
-    url.open_signed(IfAbsent::Refuse, process::entropy(), signing.signing()?).await
+    url.open_signed(IfAbsent::Refuse, process::entropy(), signing.protection()?).await
 }
 
 pub(super) async fn run(
@@ -45,7 +45,7 @@ pub(super) async fn run(
 
 fn print(duty: &DutyKey, checkpoint: &Checkpoint, global: &Global) -> Result<String, Failure> {
     if global.json {
-        return Ok(document(&checkpoint_json(duty, checkpoint, None)));
+        return Ok(document(&checkpoint_json(duty, checkpoint)));
     }
     let Checkpoint { version, epoch, instance, unix_ms, .. } = checkpoint;
     let (by, at) = (shown(instance.as_str()), timestamp(*unix_ms));

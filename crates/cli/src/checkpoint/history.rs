@@ -2,16 +2,14 @@
 
 use serde_json::json;
 use tenure_core::DutyKey;
-use tenure_core::store::Checkpoint;
-use tenure_operate::checkpoint::{checkpoint_json, describe_signature, history};
+use tenure_operate::checkpoint::{StoredVersion, describe_seal, history};
 use tenure_operate::timestamp;
-use tenure_store::signing::Inspected;
 
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::output::{document, shown};
 use crate::signing::SigningSettings;
-use crate::table::table;
+use crate::table::{or_dash, table};
 
 pub(super) async fn run(
     duty: &DutyKey,
@@ -19,19 +17,18 @@ pub(super) async fn run(
     global: &Global,
 ) -> Result<String, Failure> {
     let store = global.open_bare().await?;
-    let all = history(&*store, signing.keys().ok().as_ref(), duty).await?;
+    let all = history(&*store, &signing.showing()?, duty).await?;
     if global.json {
-        let entry = |(old, seal): &(_, _)| checkpoint_json(duty, old, Some(seal));
-        let checkpoints: Vec<_> = all.iter().map(entry).collect();
+        let checkpoints: Vec<_> = all.iter().map(|version| version.json(duty)).collect();
         return Ok(document(&json!({ "duty": duty.to_string(), "checkpoints": checkpoints })));
     }
-    let row = |(old, inspected): &(Checkpoint, Inspected)| {
+    let row = |StoredVersion { checkpoint: old, inspected, payload }: &StoredVersion| {
         [
             old.version.to_string(),
             old.epoch.to_string(),
             timestamp(old.unix_ms),
-            inspected.payload.len().to_string(),
-            shown(&describe_signature(inspected)),
+            or_dash(payload.as_ref().map(Vec::len)),
+            shown(&describe_seal(inspected)),
             shown(old.instance.as_str()),
         ]
     };

@@ -38,7 +38,8 @@ pub(super) async fn run(
     }
     let to = open_target(&urls[1], args).await?;
     let side = |store, url: &StoreUrl| {
-        Ok::<_, StoreError>(MoveSide { store, address: url.place(), signing: signing.signing()? })
+        let protection = signing.protection()?;
+        Ok::<_, StoreError>(MoveSide { store, address: url.place(), protection })
     };
     let (from, to) = (side(from, &urls[0])?, side(to, &urls[1])?);
     let stop = stop_on_signal();

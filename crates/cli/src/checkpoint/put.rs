@@ -125,7 +125,7 @@ async fn outside(
         };
         return Ok(global.show(&value(None, None), text));
     }
-    let put = put(store, url, signing.signing()?, options).await;
+    let put = put(store, url, signing.protection()?, options).await;
     let put = put.map_err(|error| match error {
         OperateError::Store(error) if error.code() == Code::Held => {
             apart(error).hinting("take it from its holder with --force")

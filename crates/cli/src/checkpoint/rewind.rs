@@ -14,7 +14,7 @@ pub(super) async fn run(
     global: &Global,
 ) -> Result<String, Failure> {
     let (url, store) = (global.url()?.to_string(), global.open_bare().await?);
-    let rewound = rewind(store, url, signing.signing()?, options).await;
+    let rewound = rewind(store, url, signing.protection()?, options).await;
     let rewound = rewound.map_err(|error| match error {
         OperateError::Store(error) if error.code() == Code::Held => {
             Failure::from(error).hinting("take it from its holder with --force")

@@ -3,7 +3,7 @@
 use tenure_core::text::counted;
 use tenure_core::{Code, StoreError};
 use tenure_operate::checkpoint::{
-    UnreadableCheckpoint, VerifiedCheckpoint, VerifyReport, describe_signature, verify,
+    UnreadableCheckpoint, VerifiedCheckpoint, VerifyReport, describe_seal, verify,
 };
 use tenure_operate::pause::Scope;
 
@@ -18,9 +18,9 @@ pub(super) async fn run(
     signing: &SigningSettings,
     global: &Global,
 ) -> Result<String, Failure> {
-    let (url, keys) = (global.url()?, signing.keys()?);
+    let (url, protection) = (global.url()?, signing.verifying()?);
     let store = global.open_bare().await?;
-    let verified = verify(&*store, &keys, signing.is_required(), scopes).await?;
+    let verified = verify(&*store, &protection, scopes).await?;
     let text = global.show(&verified, || text(&verified));
     if verified.faults == 0 {
         return Ok(text);
@@ -30,7 +30,14 @@ pub(super) async fn run(
     let all = verified.checkpoints.len() + verified.unreadable.len();
     let all = counted(all, "checkpoint", "checkpoints");
     let detail = format!("{} of {all} in {url}", verified.faults);
-    Err(StoreError::refused(Code::BadSignature, detail).into())
+    Err(StoreError::refused(fault(&verified), detail).into())
+}
+
+/// Returns the code of the faults: a bad signature is worse than a missing key.
+fn fault(verified: &VerifyReport) -> Code {
+    let only_encrypted = verified.checkpoints.iter().all(|one| !one.is_fault)
+        && verified.unreadable.iter().all(|one| one.error.code() == Code::CannotDecrypt);
+    if only_encrypted { Code::CannotDecrypt } else { Code::BadSignature }
 }
 
 /// Lists every newest checkpoint, and the faults in the histories.
@@ -42,7 +49,7 @@ fn text(verified: &VerifyReport) -> String {
             one.checkpoint.version.to_string(),
             one.checkpoint.epoch.to_string(),
             place(one.newest),
-            shown(&describe_signature(&one.inspected)),
+            shown(&describe_seal(&one.inspected)),
         ]
     };
     let unreadable = |one: &UnreadableCheckpoint| {
@@ -54,6 +61,9 @@ fn text(verified: &VerifyReport) -> String {
     let rows = listed.map(row).chain(verified.unreadable.iter().map(unreadable));
     for (key, count) in &verified.newest_by_key {
         to_stderr(&format!("newest checkpoints by key {}: {count}", shown(key)));
+    }
+    for (key, count) in &verified.newest_by_encryption_key {
+        to_stderr(&format!("newest checkpoints by encryption key {}: {count}", shown(key)));
     }
     table(["DUTY", ">VERSION", ">EPOCH", "PLACE", "SIGNATURE"], rows)
 }

@@ -17,6 +17,7 @@ use tenure_targets::TargetsUrl;
 use crate::args::{Global, NOT_SHOWN, UsageError, may_be_secret, path};
 use crate::failure::Failure;
 use crate::output::{document, shown, to_stderr};
+use crate::paint::Paint;
 use crate::table::{or_dash, table};
 use file::{ConfigFile, ConfigProblem};
 pub(crate) use layers::Layers;
@@ -52,7 +53,8 @@ pub(crate) fn layers(words: &[OsString]) -> Result<Layers, Failure> {
 
 /// Prints warnings to standard error.
 pub(crate) fn note_warnings(warnings: &[String]) {
-    warnings.iter().for_each(|warning| to_stderr(&format!("warning: {}", shown(warning))));
+    let head = Paint::Warning.err("warning:");
+    warnings.iter().for_each(|warning| to_stderr(&format!("{head} {}", shown(warning))));
 }
 
 pub(crate) fn run(args: &ConfigArgs, global: &Global) -> Result<String, Failure> {

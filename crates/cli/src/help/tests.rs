@@ -14,7 +14,7 @@ const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/
 const END: &str = "<!-- end -->\n";
 
 /// Options that every command has: the index describes them.
-const COMMON: [&str; 5] = ["help", "version", "store", "json", CONFIG_ID];
+const COMMON: [&str; 6] = ["help", "version", "store", "json", "color", CONFIG_ID];
 
 /// Visits the visible commands.
 fn walk(command: &Command, visit: &mut impl FnMut(&Command)) {

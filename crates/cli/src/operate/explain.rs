@@ -1,11 +1,17 @@
 //! `tenure explain`.
 
+use std::time::Duration;
+
 use tenure_core::store::AuditEntry;
+use tenure_core::text::span;
 use tenure_core::{Code, DutyKey, InstanceId, StoreError};
-use tenure_operate::explain::{ExplainedMember, Explanation, PastTime, explain};
+use tenure_operate::explain::{ExplainedMember, Explanation, explain};
+use tenure_operate::polls::PollStatus;
 use tenure_operate::{find, timestamp};
 
-use crate::args::{Global, duration, name};
+use super::ls::poll_result;
+use super::read_time;
+use crate::args::{Global, name};
 use crate::failure::Failure;
 use crate::output::{note_all, shown};
 use crate::table::{or_dash, table};
@@ -26,7 +32,7 @@ pub(crate) struct ExplainArgs {
 
 impl ExplainArgs {
     pub(crate) async fn run(&self, global: &Global) -> Result<String, Failure> {
-        let at = self.at.as_deref().map(read_time).transpose()?;
+        let at = self.at.as_deref().map(|text| read_time("--at", text)).transpose()?;
         if !self.duty.contains('/') {
             let what = "give a duty as GROUP/ID; a group cannot be explained";
             return Err(Failure::Usage(what.to_owned()));
@@ -51,17 +57,6 @@ impl ExplainArgs {
     }
 }
 
-fn read_time(text: &str) -> Result<PastTime, Failure> {
-    if let Ok(ago) = duration(text) {
-        return Ok(PastTime::Ago(ago));
-    }
-    let time = text.parse::<jiff::Timestamp>().map_err(|_| {
-        let what = "--at is a time as in 2026-02-15T10:00:00Z, or how long ago as in 10m";
-        Failure::Usage(what.to_owned())
-    })?;
-    Ok(PastTime::At(time.as_millisecond()))
-}
-
 fn text(about: &Explanation) -> String {
     let mut text = format!("duty       {}\n", about.duty);
     let mut line = |head: &str, what: String| text.push_str(&format!("{head:<11}{what}\n"));
@@ -73,6 +68,14 @@ fn text(about: &Explanation) -> String {
     if about.holder.is_some() {
         let since = about.since_unix_ms.map(timestamp);
         line("since", since.unwrap_or_else(|| "before the audit trail begins".to_owned()));
+    }
+    if let Some(PollStatus { report, .. }) = &about.poll {
+        let at = timestamp(report.polled_unix_ms);
+        let took = span(Duration::from_millis(report.duration_ms));
+        line("last poll", format!("{at}, took {took}: {}", poll_result(report, usize::MAX)));
+        let success = report.last_success_unix_ms.map(timestamp);
+        line("last ok", or_dash(success));
+        line("next poll", or_dash(report.next_unix_ms.map(timestamp)));
     }
     match (about.unplanned, &about.should_be) {
         (Some(why), _) => line("should be", format!("with no member: {why}")),
@@ -122,22 +125,4 @@ fn transition_row(entry: &AuditEntry) -> [String; 5] {
         or_dash(entry.epoch),
         shown(&entry.reason),
     ]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::time::Duration;
-
-    #[test]
-    fn a_time_is_one_of_the_clock_or_how_long_ago() {
-        let read = |text| read_time(text).unwrap();
-        assert_eq!(read("10m"), PastTime::Ago(Duration::from_secs(600)));
-        assert_eq!(read("2026-02-15T10:00:00.123Z"), PastTime::At(1_771_149_600_123));
-        assert_eq!(read("2026-02-15T12:00:00.123+02:00"), PastTime::At(1_771_149_600_123));
-        assert!(matches!(read("1960-01-01T00:00:00Z"), PastTime::At(..0)));
-        for bad in ["", "yesterday", "2026-02-15", "-10m", "now"] {
-            assert!(matches!(read_time(bad), Err(Failure::Usage(_))), "{bad}");
-        }
-    }
 }

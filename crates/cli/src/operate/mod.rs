@@ -1,6 +1,7 @@
 //! Commands that list, explain and change groups: arguments and output.
 
 pub(crate) mod apply;
+pub(crate) mod audit;
 pub(crate) mod drain;
 pub(crate) mod evict;
 pub(crate) mod explain;
@@ -18,11 +19,12 @@ use rustix::process::Signal;
 use serde::Serialize;
 use serde_json::json;
 use tenure_core::{GroupName, InstanceId, Store};
+use tenure_operate::explain::PastTime;
 use tenure_operate::pause::Scope;
 use tenure_operate::{EditSummary, OperateError, duties, find};
 use tenure_supervise::{Signals, is_stop};
 
-use crate::args::{Global, group_name, name};
+use crate::args::{Global, duration, group_name, name};
 use crate::failure::Failure;
 use crate::output::{note_dry_run, to_stderr};
 
@@ -125,6 +127,19 @@ pub(crate) fn scope(text: &str) -> Result<Scope, Failure> {
     }
 }
 
+/// Parses a time of the past: an RFC 3339 time, or how long ago it was.
+pub(crate) fn read_time(option: &str, text: &str) -> Result<PastTime, Failure> {
+    if let Ok(ago) = duration(text) {
+        return Ok(PastTime::Ago(ago));
+    }
+    let time = text.parse::<jiff::Timestamp>().map_err(|_| {
+        Failure::Usage(format!(
+            "{option} is a time as in 2026-02-15T10:00:00Z, or how long ago as in 10m"
+        ))
+    })?;
+    Ok(PastTime::At(time.as_millisecond()))
+}
+
 /// Prints notes on a change to standard error.
 fn note_edit(edit: &EditSummary) {
     note_edits(std::iter::once(edit));
@@ -179,6 +194,7 @@ fn some_of(names: impl ExactSizeIterator<Item = String>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn names_are_of_groups_or_duties() {
@@ -186,6 +202,18 @@ mod tests {
         let Ok(Scope::Duty(duty)) = scope("a%2Fb/c%2Fd") else { panic!("a duty") };
         assert_eq!((duty.group.as_str(), duty.id.as_str()), ("a/b", "c/d"));
         assert!(scope("/x").is_err() && scope("").is_err());
+    }
+
+    #[test]
+    fn a_time_is_one_of_the_clock_or_how_long_ago() {
+        let read = |text| read_time("--at", text).unwrap();
+        assert_eq!(read("10m"), PastTime::Ago(Duration::from_secs(600)));
+        assert_eq!(read("2026-02-15T10:00:00.123Z"), PastTime::At(1_771_149_600_123));
+        assert_eq!(read("2026-02-15T12:00:00.123+02:00"), PastTime::At(1_771_149_600_123));
+        assert!(matches!(read("1960-01-01T00:00:00Z"), PastTime::At(..0)));
+        for bad in ["", "yesterday", "2026-02-15", "-10m", "now"] {
+            assert!(matches!(read_time("--at", bad), Err(Failure::Usage(_))), "{bad}");
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ use tenure_core::store::{AuditEntry, AuditKind};
 use tenure_core::text::counted;
 use tenure_core::{Code, Store, StoreError};
 use tenure_duty::process;
+use tenure_operate::polls::{FailingTarget, PollTotals};
 use tenure_operate::top::{DutyCounts, GroupReport, GroupStatus, Monitor, MonitoredMember};
 use tenure_operate::{ErrorSummary, timestamp};
 use tenure_supervise::Signals;
@@ -20,6 +21,7 @@ use crate::args::{Global, duration, group_name};
 use crate::failure::Failure;
 use crate::limits::check_time;
 use crate::output::{shown, to_stdout};
+use crate::paint::{self, Paint};
 use crate::table::{or_dash, table};
 
 /// Maximum number of recent moves in the text output; JSON has all.
@@ -124,7 +126,7 @@ fn painted(text: &str, window: Option<Winsize>) -> String {
 fn clip<'a>(lines: &'a [&'a str], size: Winsize) -> (&'a [&'a str], Option<String>) {
     let room = usize::from(size.ws_row) - 1;
     // The terminal breaks long lines.
-    let rows = |line: &&str| line.chars().count().div_ceil(size.ws_col.into()).max(1);
+    let rows = |line: &&str| paint::width(line).div_ceil(size.ws_col.into()).max(1);
     if lines.iter().map(rows).sum::<usize>() <= room {
         return (lines, None);
     }
@@ -151,7 +153,8 @@ impl Frame {
         match &self.read {
             Err(error) => {
                 let what = shown(&error.problem().to_string());
-                format!("{head}\nthe store does not answer, retrying: {what}\n")
+                let trouble = Paint::Bad.out("the store does not answer, retrying:");
+                format!("{head}\n{trouble} {what}\n")
             }
             Ok(groups) if groups.is_empty() => format!("{head}\nno groups yet\n"),
             Ok(groups) => {
@@ -177,7 +180,8 @@ fn group_text(report: &GroupReport) -> String {
         GroupReport { status: Ok(status), .. } => status,
         GroupReport { group, status: Err(error) } => {
             let what = shown(&error.problem().to_string());
-            return format!("\ngroup {group}  cannot be read: {what}\n");
+            let trouble = Paint::Bad.out("cannot be read:");
+            return format!("\ngroup {group}  {trouble} {what}\n");
         }
     };
     let DutyCounts { known, held, free, paused } = status.duties;
@@ -186,15 +190,26 @@ fn group_text(report: &GroupReport) -> String {
     let members = table(heads, status.members.iter().map(member_row));
     let counts = [AuditKind::Granted, AuditKind::Released, AuditKind::Expired]
         .map(|kind| format!("{} {}", status.count(kind), kind.as_str()));
+    let group = Paint::Heading.out(&format!("group {}", report.group));
     format!(
-        "\ngroup {}  layout {}\n{}: {held} held, {free} free{gone}, {paused} paused\n\
+        "\n{group}  layout {}\n{}: {held} held, {free} free{gone}, {paused} paused\n{}\
          last minute: {}\n\n{members}{}",
-        report.group,
         or_dash(status.layout),
         duties(known),
+        status.polls.as_ref().map_or_else(String::new, poll_line),
         counts.join(", "),
         moves(status),
     )
+}
+
+/// Sums up the last polls of a group, and names the worst target.
+fn poll_line(totals: &PollTotals) -> String {
+    let PollTotals { succeeding, failing, worst, .. } = totals;
+    let worst =
+        worst.first().map_or_else(String::new, |FailingTarget { target, failures, .. }| {
+            format!(", worst {} ({failures} in a row)", shown(target))
+        });
+    format!("polls: {succeeding} succeeding, {failing} failing{worst}\n")
 }
 
 fn member_row(member: &MonitoredMember) -> [String; 8] {

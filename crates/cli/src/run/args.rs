@@ -8,6 +8,7 @@ use clap::ValueEnum;
 use tenure_core::guarantee::Level;
 
 use crate::args::{SigningArgs, duration, words};
+use crate::cron::args::AttemptArgs;
 use crate::env;
 use crate::observe::ObserveArgs;
 
@@ -41,6 +42,11 @@ pub(crate) struct RunCommandArgs {
     /// Fail at once if the duty is held or the store cannot be reached
     #[arg(long, conflicts_with = "group")]
     pub(crate) no_wait: bool,
+    /// Run the command once per period, as in 24h, and not again until the next one begins
+    #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "group")]
+    pub(crate) once_per: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) attempts: AttemptArgs,
     #[command(flatten)]
     pub(crate) state: StateArgs,
     #[command(flatten)]
@@ -75,6 +81,9 @@ pub(crate) struct PollArgs {
     /// Pause before the first of them; it doubles with each, less up to a quarter
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
     pub(crate) retry_delay: Duration,
+    /// Treatment of polls that were missed while nobody held their target
+    #[arg(long, value_enum, default_value = "once")]
+    pub(crate) missed: MissedArg,
     /// Interval between reads of the target list
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     pub(crate) list_every: Duration,
@@ -110,6 +119,14 @@ pub(crate) struct OutputArgs {
     /// Form of the output of commands that run beside each other
     #[arg(long, value_enum, default_value = "label")]
     pub(crate) output: OutputArg,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum MissedArg {
+    /// Make one poll at once, whatever number was missed
+    Once,
+    /// Make the next poll at its time
+    Skip,
 }
 
 #[derive(Clone, Copy, ValueEnum)]

@@ -2,6 +2,7 @@
 
 pub(crate) mod args;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,17 +10,21 @@ use std::time::Duration;
 use tenure_core::engine::MemberSettings;
 use tenure_core::{Code, GroupName, Label, StoreError, Ttl};
 use tenure_duty::fixed::Partitions;
+use tenure_schedule::RunSchedule;
 use tenure_store::StoreUrl;
 use tenure_supervise::member::{MIN_TTL, StoreSettings, SupervisorSettings};
-use tenure_supervise::poll::{PollSettings, poll};
+use tenure_supervise::observe::LogLevel;
+use tenure_supervise::poll::{MissedPolls, PollSettings, poll};
 use tenure_supervise::run::{
     AssignedWork, EachDuties, RunEachSettings, RunSettings, run as supervise, run_each,
 };
+use tenure_supervise::schedule::ScheduledWork;
 use tenure_supervise::state::{StateSettings, is_same_file};
 use tenure_supervise::{OutputForm, SuperviseError};
 use tenure_targets::TargetsUrl;
 
 use crate::args::{Global, group_name, name, path};
+use crate::cron::args::AttemptArgs;
 use crate::env;
 use crate::failure::Failure;
 use crate::limits::{check_count, check_time};
@@ -49,7 +54,7 @@ impl args::MemberArgs {
         let signing = signing::SigningSettings::new(&self.signing)?;
         let store = StoreSettings {
             url: store,
-            signing: Arc::new(move || signing.signing()),
+            protection: Arc::new(move || signing.protection()),
             require: self.require,
         };
         let settings = SupervisorSettings {
@@ -134,17 +139,40 @@ impl args::OutputArgs {
     }
 }
 
+/// Returns the settings of a command for one duty.
+pub(crate) fn settings(
+    duty: &str,
+    member: &args::MemberArgs,
+    state: &args::StateArgs,
+    command: &[OsString],
+    global: &Global,
+) -> Result<RunSettings, Failure> {
+    let store = global.url()?;
+    let state = state.settings(&store)?;
+    let member = SupervisorSettings { state, ..member.settings(store)? };
+    Ok(RunSettings::new(name(duty, str::parse)?, member, command.to_vec()))
+}
+
 impl args::RunCommandArgs {
     /// Settings for one duty.
     fn settings(&self, duty: &str, global: &Global) -> Result<RunSettings, Failure> {
-        let store = global.url()?;
-        let state = self.state.settings(&store)?;
-        Ok(RunSettings {
-            duty: name(duty, str::parse)?,
-            no_wait: self.no_wait,
-            member: SupervisorSettings { state, ..self.member.settings(store)? },
-            command: self.command.clone(),
-        })
+        let settings = settings(duty, &self.member, &self.state, &self.command, global)?;
+        Ok(RunSettings { no_wait: self.no_wait, ..settings })
+    }
+
+    /// Work that runs the command once per period, with `--once-per`.
+    fn once_per(&self, global: &Global) -> Result<Option<ScheduledWork>, Failure> {
+        let Some(period) = self.once_per else {
+            let typed = AttemptArgs::OPTIONS.iter().find(|option| global.is_typed(option));
+            return match typed {
+                None => Ok(None),
+                Some(option) => Err(Failure::Usage(format!(
+                    "--{option} needs --once-per TIME; `tenure cron` has it, too"
+                ))),
+            };
+        };
+        let schedule = RunSchedule::period(period, &self.attempts.tz)?;
+        Ok(Some(ScheduledWork { schedule, policy: self.attempts.policy()? }))
     }
 
     /// Settings for the duties of a group.
@@ -197,6 +225,10 @@ impl args::PollArgs {
             timeout: self.timeout,
             retries: self.retries,
             retry_delay: self.retry_delay,
+            missed: match self.missed {
+                args::MissedArg::Once => MissedPolls::Once,
+                args::MissedArg::Skip => MissedPolls::Skip,
+            },
             list_every: self.list_every,
             jobs: self.jobs,
             command: self.command.clone(),
@@ -219,8 +251,29 @@ pub(crate) fn run_command(
         (duty, _) => {
             let duty = duty.as_deref().unwrap_or_default();
             let settings = args.settings(duty, global).map_err(bad_usage)?;
-            wait_for(run(settings, None)).map_err(around)
+            match args.once_per(global).map_err(bad_usage)? {
+                None => wait_for(run(settings, None)),
+                Some(work) => wait_for(run_once(settings, work, global)),
+            }
         }
+    }
+}
+
+/// Runs the command once per period. Nothing is printed and the exit code is 0 if there is nothing
+/// to do: the period is settled, or with `--no-wait` another instance is at it.
+async fn run_once(
+    mut settings: RunSettings,
+    work: ScheduledWork,
+    global: &Global,
+) -> Result<ExitCode, Failure> {
+    let observe = &mut settings.member.observe;
+    if observe.level == LogLevel::Info && !global.is_typed("log-level") {
+        observe.level = LogLevel::Warn;
+    }
+    match supervise(settings, Some(Box::new(work))).await {
+        Ok(code) => Ok(ExitCode::from(code)),
+        Err(SuperviseError::Held(_)) => Ok(ExitCode::SUCCESS),
+        Err(error) => Err(around(error.into())),
     }
 }
 

@@ -4,6 +4,7 @@ pub(crate) mod beat;
 pub(crate) mod channel;
 pub(crate) mod connectors;
 mod create;
+pub(crate) mod dead;
 pub(crate) mod fence;
 pub(crate) mod liveness;
 pub(crate) mod serve;

@@ -104,7 +104,8 @@ pub(crate) struct ServeArgs {
     log: LogFormatArg,
 }
 
-fn fields(text: &str) -> Result<Fields, String> {
+/// Parses the handling of unknown event fields.
+pub(super) fn fields(text: &str) -> Result<Fields, String> {
     match text {
         "refused" => Ok(Fields::Refused),
         "kept" => Ok(Fields::Kept),

@@ -10,6 +10,7 @@ use tenure_switchboard::{NoticeLevel, NoticeSink};
 
 use crate::failure::Failure;
 use crate::output::{shown, to_stderr};
+use crate::paint::Paint;
 
 /// Maximum number of queued lines. Notices are rare: a full queue means that the reader is stuck.
 const MAX_QUEUED_LINES: usize = 1024;
@@ -49,7 +50,11 @@ impl ServeLog {
     /// Writes a line. Never blocks; drops the line when the queue is full.
     pub(super) fn write(&self, level: LogLevel, event: &'static str, what: String) {
         let line = match self.format {
-            LogFormat::Human => shown(&what),
+            LogFormat::Human => match level {
+                LogLevel::Error => Paint::Bad.err(&shown(&what)),
+                LogLevel::Warn => Paint::Warning.err(&shown(&what)),
+                LogLevel::Info | LogLevel::Debug => shown(&what),
+            },
             LogFormat::Json => json_line(&LogEvent { level, event, duty: None, reason: what }),
         };
         let _ = self.lines.try_send(line);

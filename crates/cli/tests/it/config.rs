@@ -265,7 +265,7 @@ fn every_problem_has_its_line() {
     assert_eq!(ran.code, Some(2), "{ran:?}");
     let expected = [
         "1: unknown key \"stroe\": did you mean store?",
-        "2: unknown key \"ttl\": it is a key of [run], [poll], [bucket.next]",
+        "2: unknown key \"ttl\": it is a key of [run], [poll], [cron]",
         "3: store = (not shown): write @ as %40",
         "5: unknown key \"tll\" in [run]: did you mean ttl?",
         "6: ttl = \"20\": a time is a number and a unit",

@@ -6,14 +6,19 @@
 )]
 
 mod api;
+mod audit;
+mod backup;
 mod beat;
 mod bucket;
 mod checkpoint;
 mod config;
 mod connectors;
+mod cron;
+mod cursor_file;
 mod doctor;
 mod drain;
 mod each;
+mod encryption;
 mod errors;
 mod formats;
 mod golden;
@@ -27,6 +32,7 @@ mod names;
 mod operate;
 mod past;
 mod poll;
+mod poll_results;
 mod run;
 mod running;
 mod secrets;

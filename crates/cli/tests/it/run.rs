@@ -4,13 +4,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use rustix::process::Signal;
+use tenure_core::engine::GroupConfig;
 use tenure_core::{Clock, LocalInstant};
 use tenure_store::BootClock;
 use testkit::{PostgresOptions, PostgresServer, TEST_POSTGRES, TEST_REDIS, service, wait_until};
 
 use crate::running::{LIMIT, STAY, all_gone, family};
 use crate::stores::name;
-use crate::tenure::{Ran, Tenure};
+use crate::tenure::{Ran, Tenure, with_store};
 
 /// Log event of a process that waits for the duty.
 const STANDBY: &str = r#""event":"standby""#;
@@ -250,6 +251,62 @@ fn a_second_one_waits_on_postgres() {
 fn a_second_one_waits_on_redis() {
     let Some(server) = service(TEST_REDIS) else { return };
     the_second_waits_for_the_first(&format!("{server}?prefix={}:", name()));
+}
+
+/// Three members get another TTL, one after the other, and then the first one again.
+fn a_ttl_is_changed_by_a_rolling_restart(store: &str) {
+    let tenure = Tenure::new();
+    let script = "mkdir held || echo $TENURE_EPOCH >> beside; echo $TENURE_EPOCH >> epochs; \
+                  trap 'rmdir held; exit 0' TERM; sleep 1000 & wait";
+    let start = |name: &str, ttl| {
+        let before = ["run", "--duty", "demo/one", "--store", store, "--ttl", ttl];
+        let member = tenure.start(name, &[&before[..], &["--", "sh", "-c", script]].concat());
+        tenure.said(&member, r#""event":"joined""#);
+        member
+    };
+    let group = tenure_core::GroupName::new("demo").unwrap();
+    let in_document = |seconds| {
+        let read = || {
+            let url = if store.contains("//") { store } else { &tenure.sqlite("tenure.db") };
+            with_store(url, async |store| {
+                let document = store.group_document(&group).await.unwrap();
+                GroupConfig::read(&document).unwrap().settings.unwrap().0.get()
+            })
+        };
+        wait_until("the TTL is agreed", LIMIT, || read() == Duration::from_secs(seconds)).unwrap();
+    };
+    let mut members: Vec<_> = ["a0", "b0", "c0"].map(|name| start(name, "4s")).into();
+    tenure.lines("epochs", 1);
+    for (ttl, agreed) in [("8s", [8, 8, 8]), ("4s", [8, 8, 4])] {
+        for (name, agreed) in ["a", "b", "c"].into_iter().zip(agreed) {
+            let mut old = members.remove(0);
+            old.signal(Signal::TERM);
+            old.wait();
+            members.push(start(&format!("{name}{ttl}"), ttl));
+            in_document(agreed);
+        }
+    }
+    // The duty was held all the time, by one at a time.
+    let epochs: Vec<u64> =
+        tenure.lines("epochs", 3).iter().map(|epoch| epoch.parse().unwrap()).collect();
+    assert!(epochs.is_sorted_by(|one, next| one < next), "{epochs:?}");
+    assert_eq!(tenure.text("beside"), "");
+    let longer = "the longest TTL of the members is 8s, this instance's is 4s";
+    assert!(tenure.text("b0.err").contains(longer), "{}", tenure.text("b0.err"));
+    for member in members {
+        member.signal(Signal::TERM);
+    }
+}
+
+#[test]
+fn a_ttl_is_changed_by_a_rolling_restart_on_sqlite() {
+    a_ttl_is_changed_by_a_rolling_restart("sqlite:tenure.db");
+}
+
+#[test]
+fn a_ttl_is_changed_by_a_rolling_restart_on_postgres() {
+    let Some(server) = service(TEST_POSTGRES) else { return };
+    a_ttl_is_changed_by_a_rolling_restart(&format!("{server}?schema={}", name()));
 }
 
 #[test]

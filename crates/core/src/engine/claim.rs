@@ -29,7 +29,8 @@ impl Engine {
     pub(super) fn claim_next(&mut self, now: LocalInstant) {
         // Anything granted during a pause would be released at once (R7).
         let paused = self.waiting.is_some() || self.suspended.is_some();
-        let busy = self.is_going() || paused || self.claiming.is_some();
+        let early = paused || !self.group_ttl.is_known && !Mutant::R21Early.is_on();
+        let busy = self.is_going() || early || self.claiming.is_some();
         let Some(live) = self.live.as_ref().filter(|_| !busy) else { return };
         // Work under a session that is about to end would be cancelled at once.
         if !live.deadline.leaves(now, self.settings.ttl.attempt_timeout()) {

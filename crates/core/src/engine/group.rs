@@ -12,7 +12,7 @@ const FIRST_LINE: &str = "tenure-group 1";
 /// Parsed document of a group: settings and operators' orders that all members follow.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct GroupConfig {
-    /// The TTL and the layout; `None` until the first member has joined.
+    /// The longest TTL of the members, and the layout; `None` until the first one has joined.
     pub settings: Option<(Ttl, Layout)>,
     /// Duties that operators pinned.
     pub pins: BTreeMap<DutyId, Pin>,
@@ -124,30 +124,16 @@ impl GroupConfig {
         lines.join("\n") + "\n"
     }
 
-    /// Whether a member with these settings may join: `Ok(true)` when the document has the same
-    /// settings, `Ok(false)` when it must be replaced first. `alone`: there is no other member.
-    /// `unused`: no duty of the group was ever granted, or all were forgotten.
-    pub fn admits(
-        &self,
-        ttl: Ttl,
-        layout: Layout,
-        alone: bool,
-        unused: bool,
-    ) -> Result<bool, StoreError> {
-        let Some((group_ttl, group_layout)) = self.settings else {
-            return Ok(false);
-        };
-        let refused = |what: String| Err(StoreError::refused(Code::SettingsDiffer, what));
-        if group_layout != layout && !(alone && unused) {
-            return refused(format!(
-                "the group's layout is {group_layout}, this instance's is {layout}"
-            ));
+    /// Whether a member with this layout may join: `Ok(true)` when the document has it, `Ok(false)`
+    /// when it must be replaced first. `alone`: there is no other member. `unused`: no duty of the
+    /// group was ever granted, or all were forgotten.
+    pub fn admits(&self, layout: Layout, alone: bool, unused: bool) -> Result<bool, StoreError> {
+        let Some((_, theirs)) = self.settings else { return Ok(false) };
+        if theirs != layout && !(alone && unused) {
+            let what = format!("the group's layout is {theirs}, this instance's is {layout}");
+            return Err(StoreError::refused(Code::SettingsDiffer, what));
         }
-        if group_ttl != ttl && !alone {
-            let (theirs, mine) = (group_ttl.get(), ttl.get());
-            return refused(format!("the group's TTL is {theirs:?}, this instance's is {mine:?}"));
-        }
-        Ok(group_layout == layout && group_ttl == ttl)
+        Ok(theirs == layout)
     }
 }
 
@@ -222,22 +208,18 @@ mod tests {
     }
 
     #[test]
-    fn other_settings_are_refused_with_both_values() {
+    fn another_layout_is_refused_with_both_values() {
         let group =
             GroupConfig { settings: Some((ttl(30), Layout::Shards(4))), ..GroupConfig::default() };
-        let admits = |seconds, layout, alone, unused| {
-            group.admits(ttl(seconds), layout, alone, unused).map_err(|e| e.problem().to_string())
+        let admits = |layout, alone, unused| {
+            group.admits(layout, alone, unused).map_err(|e| e.problem().to_string())
         };
-        assert_eq!(admits(30, Layout::Shards(4), false, false), Ok(true));
-        // After the last member has left, the TTL may change, but not the number of shards.
-        assert_eq!(admits(20, Layout::Shards(4), true, false), Ok(false));
-        assert_eq!(admits(30, Layout::Shards(8), true, true), Ok(false));
-        let text = admits(20, Layout::Shards(4), false, false).unwrap_err();
-        assert!(text.contains("TTL is 30s, this instance's is 20s"), "{text}");
+        assert_eq!(admits(Layout::Shards(4), false, false), Ok(true));
+        assert_eq!(admits(Layout::Shards(8), true, true), Ok(false));
         for (alone, unused) in [(true, false), (false, true)] {
-            let text = admits(30, Layout::Shards(8), alone, unused).unwrap_err();
+            let text = admits(Layout::Shards(8), alone, unused).unwrap_err();
             assert!(text.contains("shards:4, this instance's is shards:8"), "{text}");
         }
-        assert_eq!(GroupConfig::default().admits(ttl(1), Layout::Targets, false, false), Ok(false));
+        assert_eq!(GroupConfig::default().admits(Layout::Targets, false, false), Ok(false));
     }
 }

@@ -8,7 +8,7 @@ use super::{
     StoreRequest, Ticket,
 };
 use crate::store::{Closed, Member, OpenSession, Opened};
-use crate::{Change, Code, DutyId, LocalInstant, Nonce, Problem, Reason, StoreError, Version};
+use crate::{Change, Code, DutyId, LocalInstant, Nonce, Problem, Reason, StoreError, Ttl, Version};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum MemberPhase {
@@ -174,28 +174,35 @@ impl Engine {
         true
     }
 
-    /// Joins a group that has this member's settings or none.
+    /// Joins a group that has this member's layout or none.
     fn admit(&mut self, view: &super::GroupView, now: LocalInstant) {
         let me = &self.settings.instance;
         let others = view.members.iter().filter(|member| &member.instance != me);
         let alone = !others.clone().any(|member| MemberStatus::read(&member.note).is_some());
         let unused = view.holders.as_ref().is_some_and(Vec::is_empty);
-        let (ttl, layout) = (self.settings.ttl, self.settings.layout);
+        let layout = self.settings.layout;
         let admitted = GroupConfig::read(&view.document).and_then(|group| {
-            let same = group.admits(ttl, layout, alone, unused)?;
-            Ok((group, same))
+            let same = group.admits(layout, alone, unused)?;
+            let ttl = self.agree_on_ttl(&group, &view.members, now)?;
+            Ok((group, ttl, same))
         });
         self.choose_name(&view.members);
         match admitted {
-            Ok((_, true)) => self.open(false, now),
-            Ok((group, false)) => self.settle(group, view.document.version, now),
+            Ok((_, _, true)) => self.open(false, now),
+            Ok((group, ttl, false)) => self.settle(group, ttl, view.document.version, now),
             Err(error) => self.fail(error.problem().clone(), now),
         }
     }
 
-    /// Writes this member's settings into the document.
-    pub(super) fn settle(&mut self, mut group: GroupConfig, expected: Version, now: LocalInstant) {
-        group.settings = Some((self.settings.ttl, self.settings.layout));
+    /// Writes this TTL and this member's layout into the document.
+    pub(super) fn settle(
+        &mut self,
+        mut group: GroupConfig,
+        ttl: Ttl,
+        expected: Version,
+        now: LocalInstant,
+    ) {
+        group.settings = Some((ttl, self.settings.layout));
         match group.document() {
             Ok(document) => {
                 let group = self.settings.group.clone();
@@ -292,6 +299,8 @@ impl Engine {
             name: self.name.clone(),
             revision: settings.revision.clone(),
             only: self.only(),
+            ttl: Some(settings.ttl),
+            longest: Some(self.group_ttl.longest),
             view: self.view,
         }
     }

@@ -6,9 +6,8 @@ use std::time::Duration;
 use super::join::MemberPhase;
 use super::work::EngineHold;
 use super::{Engine, Fold, GroupConfig, GroupView, StoreRequest, Ticket};
-use crate::store::{GroupDocument, Holder, Member};
-use crate::text::span;
-use crate::{Change, Code, DutyId, InstanceId, LocalInstant, Mutant, Problem, StoreError, Version};
+use crate::store::{Holder, Member};
+use crate::{Change, DutyId, InstanceId, LocalInstant, Mutant, StoreError, Version};
 
 const MIN_LOOK_INTERVAL: Duration = Duration::from_millis(10);
 /// Number of looks after which the holders are read even without a hint.
@@ -164,7 +163,7 @@ impl Engine {
 
     // Why: docs/decisions/0006-responses-match-requests.md
     fn take_view(&mut self, view: GroupView, asked: Ticket, now: LocalInstant) {
-        let Some(group) = self.agree_on(&view.document, now) else { return };
+        let Some(group) = self.agree_on(&view.document, &view.members, now) else { return };
         let version = view.document.version;
         let changed = self.seen.as_ref().is_none_or(|seen| {
             seen.version != version || !same_members(&seen.members, &view.members)
@@ -212,34 +211,6 @@ impl Engine {
         if self.holds.iter().any(gone) {
             self.renew_now(now);
         }
-    }
-
-    /// Reads the group's document, and fails if its settings are not those of this member.
-    fn agree_on(&mut self, document: &GroupDocument, now: LocalInstant) -> Option<GroupConfig> {
-        let group = match GroupConfig::read(document) {
-            Ok(group) => group,
-            // The previous document stays in force.
-            Err(error) => {
-                self.complain(now, Change::LookFailed, error.problem().to_string());
-                return None;
-            }
-        };
-        match group.settings {
-            Some((ttl, layout)) if (ttl, layout) != (self.settings.ttl, self.settings.layout) => {
-                let (ttl, mine) = (span(ttl.get()), span(self.settings.ttl.get()));
-                let own = self.settings.layout;
-                let detail = format!(
-                    "the group has TTL {ttl} and layout {layout}, this instance has {mine} and \
-                     {own}"
-                );
-                self.fail(Problem::new(Code::SettingsDiffer, detail), now);
-                return None;
-            }
-            Some(_) => {}
-            // The store has lost the settings.
-            None => self.settle(group.clone(), document.version, now),
-        }
-        Some(group)
     }
 
     /// Remembers each holder and the end of its session, for the record of the next grant.

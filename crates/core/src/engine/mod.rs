@@ -8,6 +8,7 @@
 //! | file | decides |
 //! |---|---|
 //! | `join` | joining and leaving |
+//! | `agree` | the TTL and the layout of the group |
 //! | `renew` | renewing the session, pauses, losing the session |
 //! | `work` | starting, draining, cancelling and releasing work |
 //! | `look` | reading the group |
@@ -17,6 +18,7 @@
 //! | `foreign` | releasing duties to foreign members |
 //! | `fold` | nothing: it makes states comparable for the model checker |
 
+mod agree;
 mod balance;
 mod claim;
 mod effect;
@@ -54,6 +56,7 @@ use crate::{
     Change, Code, Deadline, DutyId, Epoch, InstanceId, Label, Listing, LocalInstant, Note, Problem,
     Record, Session, StoreError,
 };
+use agree::GroupTtl;
 use claim::ClaimBackoff;
 use foreign::ForeignMembers;
 use join::MemberPhase;
@@ -81,6 +84,7 @@ pub struct Engine {
     keeping: Option<PendingKeepAlive>,
     /// The store returned errors since it last confirmed the session.
     trouble: bool,
+    group_ttl: GroupTtl,
     /// Nothing is claimed before this instant: the store was unreachable or reset (R21).
     waiting: Option<LocalInstant>,
     /// When a pause suspended all effects; `None` while they are allowed.
@@ -168,6 +172,7 @@ impl Engine {
     /// Creates a member that has not joined yet. `seed` is 128 random bits of its own.
     pub fn new(settings: MemberSettings, seed: u128, now: LocalInstant) -> Self {
         Self {
+            group_ttl: GroupTtl { longest: settings.ttl, is_known: false },
             name: settings.name.clone(),
             settings,
             random: SplitMix64::new(seed),

@@ -153,7 +153,9 @@ impl Engine {
         self.record(now, Change::SessionLost, None, None, why);
         if (early || reset || self.trouble) && !Mutant::R21Wait.is_on() {
             // By then earlier holders have stopped by themselves, even if their clocks run slow.
-            self.waiting = Some(now.plus(self.settings.ttl.get() * 51 / 50));
+            let own = Mutant::R21Own.is_on().then_some(self.settings.ttl);
+            let until = now.plus(own.unwrap_or(self.group_ttl.longest).get() * 51 / 50);
+            self.waiting = self.waiting.max(Some(until));
         }
         self.keeping = None;
         self.claiming = None;

@@ -1,8 +1,10 @@
 //! Status that a member publishes in its session's note: lines of `key=value`.
 
+use std::time::Duration;
+
 use crate::roster::RosterMember;
 use crate::store::Member;
-use crate::{DutyId, Label, Note, StoreError};
+use crate::{DutyId, Label, Note, StoreError, Ttl};
 
 /// Status of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +27,10 @@ pub struct MemberStatus {
     pub revision: Option<Label>,
     /// The only duty that it takes; `None` for any duty of the group.
     pub only: Option<DutyId>,
+    /// TTL of its session; `None` in a note of an earlier version.
+    pub ttl: Option<Ttl>,
+    /// The longest TTL in the group, as far as it knows (R21).
+    pub longest: Option<Ttl>,
     /// Number for the members and duties that it sees: equal for members that see the same (R20).
     pub view: u64,
 }
@@ -42,6 +48,8 @@ impl MemberStatus {
             name: None,
             revision: None,
             only: None,
+            ttl: None,
+            longest: None,
             view: 0,
         }
     }
@@ -50,6 +58,7 @@ impl MemberStatus {
     pub fn note(&self) -> Result<Note, StoreError> {
         let mut text = format!("tenure=1\nweight={}\nroom={}\n", self.weight, self.room);
         let label = |label: &Option<Label>| label.as_ref().map(ToString::to_string);
+        let millis = |ttl: Option<Ttl>| ttl.map(|ttl| ttl.as_millis().to_string());
         for (key, value) in [
             ("takes", (!self.takes).then(|| "0".to_owned())),
             ("keeps", (!self.keeps).then(|| "0".to_owned())),
@@ -58,6 +67,8 @@ impl MemberStatus {
             ("name", label(&self.name)),
             ("revision", label(&self.revision)),
             ("only", self.only.as_ref().map(ToString::to_string)),
+            ("ttl", millis(self.ttl)),
+            ("longest", millis(self.longest.filter(|longest| Some(*longest) != self.ttl))),
             ("view", Some(format!("{:016x}", self.view))),
         ] {
             text.extend(value.map(|value| format!("{key}={value}\n")));
@@ -73,6 +84,7 @@ impl MemberStatus {
             return None;
         }
         let mut status = Self::with_room(0);
+        let millis = |text: &str| Ttl::new(Duration::from_millis(text.parse().ok()?)).ok();
         for (key, value) in lines {
             match key {
                 "weight" => status.weight = value.parse().ok()?,
@@ -84,6 +96,8 @@ impl MemberStatus {
                 "name" => status.name = Some(Label::unescape(value).ok()?),
                 "revision" => status.revision = Some(Label::unescape(value).ok()?),
                 "only" => status.only = Some(DutyId::unescape(value).ok()?),
+                "ttl" => (status.ttl, status.longest) = (millis(value), millis(value)),
+                "longest" => status.longest = millis(value),
                 "view" => status.view = u64::from_str_radix(value, 16).ok()?,
                 _ => {}
             }
@@ -210,8 +224,12 @@ mod tests {
             name: label("api-0"),
             revision: label("v2"),
             only: Some(DutyId::new("a/b").unwrap()),
+            ttl: Some(Ttl::new(Duration::from_secs(4)).unwrap()),
+            longest: Some(Ttl::new(Duration::from_secs(8)).unwrap()),
             view: 0xfeed,
         };
+        let short = MemberStatus { longest: status.ttl, ..status.clone() };
+        assert_eq!(MemberStatus::read(&short.note().unwrap()), Some(short));
         assert_eq!(MemberStatus::read(&status.note().unwrap()), Some(status));
         for other in ["", "weight=1", "tenure=2\nweight=1", "tenure=1\nweight=x"] {
             assert_eq!(MemberStatus::read(&Note::new(other).unwrap()), None, "{other:?}");

@@ -234,6 +234,31 @@ pub enum Committed {
     },
 }
 
+/// A stored report on a duty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DutyReport {
+    /// The epoch under which it was written.
+    pub epoch: Epoch,
+    /// The writer.
+    pub instance: InstanceId,
+    /// The document.
+    pub document: Document,
+    /// The store's wall clock at the write.
+    pub unix_ms: u64,
+}
+
+/// Outcome of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reported {
+    /// Stored; durably, if the store is durable.
+    Stored,
+    /// The hold is not valid: stop, and never retry. Nothing was changed.
+    Fenced {
+        /// The newest epoch granted for the duty.
+        newest: Epoch,
+    },
+}
+
 /// A group's document.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct GroupDocument {

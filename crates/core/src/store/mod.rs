@@ -14,10 +14,12 @@ use crate::{
 
 pub use answer::{
     Abilities, Adopted, AuditEntry, AuditKind, Checkpoint, Claimed, Closed, Committed,
-    CurrentHolder, Evicted, Forgotten, GroupDocument, HoldFate, Holder, KeptAlive, Member, Opened,
-    Released, Replaced, Retention, view_hash,
+    CurrentHolder, DutyReport, Evicted, Forgotten, GroupDocument, HoldFate, Holder, KeptAlive,
+    Member, Opened, Released, Replaced, Reported, Retention, view_hash,
 };
-pub use request::{Adopt, AuditRange, ClaimRequest, Commit, Evict, MAX_BATCH, OpenSession, check};
+pub use request::{
+    Adopt, AuditRange, ClaimRequest, Commit, Evict, MAX_BATCH, OpenSession, Report, check,
+};
 
 /// Storage of sessions, holds and checkpoints.
 ///
@@ -99,6 +101,17 @@ pub use request::{Adopt, AuditRange, ClaimRequest, Commit, Evict, MAX_BATCH, Ope
 ///     that the store can find and above the given floor. Checkpoints stay.
 /// 24. `retain` sets how much history and audit the store keeps, for all processes that open it.
 ///     `survey` reads the store's own settings and changes nothing; unreadable ones are `None`.
+///
+/// **Reports**
+///
+/// 25. A duty has at most one report, the newest: a small document on how its work goes. `report`
+///     stores it only under a live hold with the newest epoch ([`Reported::Fenced`] otherwise), in
+///     one atomic step with the check (R9). No version is compared, because only the holder
+///     writes: storing the same report again changes nothing but its time.
+/// 26. Reports have no TTL, no history, and no part in the checkpoint: neither ever changes the
+///     other. They outlive holds, sessions, `adopt`, and restarts of a durable store; `forget`
+///     removes them. They cause no hint and no record in the audit trail.
+/// 27. `wall_clock` is the clock that writes the times shown to people. It never judges expiry.
 #[async_trait]
 pub trait Store: Debug + Send + Sync + 'static {
     /// Returns the abilities of this backend; the conformance suite verifies them.
@@ -164,6 +177,16 @@ pub trait Store: Debug + Send + Sync + 'static {
         commits: &[Commit],
     ) -> Result<Vec<Committed>, StoreError>;
 
+    /// Stores reports under holds of one session; each replaces the duty's previous one.
+    async fn report(
+        &self,
+        session: &Session,
+        reports: &[Report],
+    ) -> Result<Vec<Reported>, StoreError>;
+
+    /// Loads the newest report on each duty.
+    async fn reports(&self, duties: &[DutyKey]) -> Result<Vec<Option<DutyReport>>, StoreError>;
+
     /// Lists the stored checkpoints of a duty, newest first.
     async fn history(&self, duty: &DutyKey) -> Result<Vec<Checkpoint>, StoreError>;
 
@@ -206,6 +229,10 @@ pub trait Store: Debug + Send + Sync + 'static {
 
     /// Reads the live settings that determine the store's guarantee.
     async fn survey(&self) -> Result<Survey, StoreError>;
+
+    /// Returns the store's wall clock in milliseconds since 1970; `None` if it has none that can be
+    /// read.
+    async fn wall_clock(&self) -> Result<Option<u64>, StoreError>;
 }
 
 /// Source of hints that a group changed.

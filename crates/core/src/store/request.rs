@@ -74,6 +74,20 @@ pub struct Commit {
     pub document: Document,
 }
 
+/// A report to store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// The hold under which it is written.
+    pub hold: Hold,
+    /// The document, of at most [`Report::MAX_REPORT_BYTES`].
+    pub document: Document,
+}
+
+impl Report {
+    /// The largest document of a report: a batch of thousands stays small.
+    pub const MAX_REPORT_BYTES: usize = 4096;
+}
+
 /// Request to adopt a store after it was restored or has lost data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Adopt {
@@ -150,6 +164,21 @@ pub mod check {
     /// Checks the checkpoints of a commit.
     pub fn commit(session: &Session, commits: &[Commit]) -> Result<(), StoreError> {
         batch(Some(session), commits.iter().map(|commit| &commit.hold.duty))
+    }
+
+    /// Checks reports.
+    pub fn report(session: &Session, reports: &[Report]) -> Result<(), StoreError> {
+        let most = Report::MAX_REPORT_BYTES;
+        for Report { hold, document } in reports {
+            let bytes = document.as_bytes().len();
+            if bytes > most {
+                let duty = &hold.duty;
+                return refused(format!(
+                    "the report on {duty} has {bytes} bytes; the limit is {most}"
+                ));
+            }
+        }
+        batch(Some(session), reports.iter().map(|report| &report.hold.duty))
     }
 
     /// Checks the duties to forget.

@@ -125,7 +125,7 @@ async fn check_names(store: &dyn Store, settings: &MemberSettings) -> Result<(),
             // It has been given its name since.
             Err(error) if error.code() == Code::Moved => false,
             // Not to be trusted, but there.
-            Err(error) if matches!(error.code(), Code::BadSignature | Code::Replayed) => true,
+            Err(error) if is_untrusted(error.code()) => true,
             loaded => loaded?.iter().any(Option::is_some),
         };
         if there {
@@ -134,6 +134,11 @@ async fn check_names(store: &dyn Store, settings: &MemberSettings) -> Result<(),
         }
     }
     Ok(())
+}
+
+/// Whether a checkpoint is there, but cannot be trusted or read.
+fn is_untrusted(code: Code) -> bool {
+    matches!(code, Code::BadSignature | Code::Replayed | Code::CannotDecrypt)
 }
 
 async fn open(opener: &Opener, settings: &MemberSettings) -> Result<Arc<dyn Store>, StoreError> {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tenure_core::store::Checkpoint;
 use tenure_core::{Code, DutyKey, Moved, Reason, Store, StoreError, Ttl};
 use tenure_duty::process;
-use tenure_store::signing::{Inspected, Keyring, inspect};
+use tenure_store::signing::{Inspected, Protection, inspect};
 use tenure_store::transfer::Operator;
 pub use tenure_store::transfer::Put;
 
@@ -32,21 +32,45 @@ pub use verify::{UnreadableCheckpoint, VerifiedCheckpoint, VerifyReport, verify}
 /// Lease of an operator: long enough for a slow store, short enough to wait for after a kill.
 const OPERATOR_TTL: Duration = Duration::from_secs(15);
 
-/// Describes a checkpoint as JSON, with its signature if it was inspected. The document is included
-/// as base64 and, if possible, as JSON or text.
-pub fn checkpoint_json(
-    duty: &DutyKey,
-    checkpoint: &Checkpoint,
-    inspected: Option<&Inspected>,
-) -> Value {
-    let whole = checkpoint.document.as_bytes();
-    let payload = inspected.map_or(whole, |inspected| &inspected.payload);
+/// Describes a checkpoint as JSON. The document is included as base64 and, if possible, as JSON or
+/// text.
+pub fn checkpoint_json(duty: &DutyKey, checkpoint: &Checkpoint) -> Value {
+    let mut value = metadata_json(duty, checkpoint, None);
+    add_document(&mut value, checkpoint.document.as_bytes());
+    value
+}
+
+fn add_document(value: &mut Value, payload: &[u8]) {
     let text = std::str::from_utf8(payload).ok();
-    let mut value = metadata_json(duty, checkpoint, inspected);
     let document = serde_json::from_slice(payload).ok().or_else(|| text.map(Value::from));
     value["document"] = document.unwrap_or_default();
     value["document_base64"] = STANDARD.encode(payload).into();
-    value
+}
+
+/// A stored version of a checkpoint.
+#[derive(Clone, Debug)]
+pub struct StoredVersion {
+    /// Checkpoint.
+    pub checkpoint: Checkpoint,
+    /// Its signature.
+    pub inspected: Inspected,
+    /// Its document; `None` if it cannot be decrypted.
+    pub payload: Option<Vec<u8>>,
+}
+
+impl StoredVersion {
+    /// Describes it as JSON, without a document that cannot be decrypted.
+    pub fn json(&self, duty: &DutyKey) -> Value {
+        let mut value = metadata_json(duty, &self.checkpoint, Some(&self.inspected));
+        match &self.payload {
+            Some(payload) => add_document(&mut value, payload),
+            None => {
+                value["document"] = Value::Null;
+                value["document_base64"] = Value::Null;
+            }
+        }
+        value
+    }
 }
 
 /// Describes a checkpoint as JSON, without its document.
@@ -67,15 +91,21 @@ fn metadata_json(duty: &DutyKey, checkpoint: &Checkpoint, inspected: Option<&Ins
         value["moved_to"] = json!(seal.moved.as_ref().map(|moved| &moved.to));
         value["moving"] = seal.moved.as_ref().is_some_and(|moved| !moved.done).into();
         value["from"] = json!(seal.origin);
+        if let Some((key, _)) = &seal.encrypted {
+            value["encrypted_with"] = key.as_str().into();
+        }
     }
     value
 }
 
-/// Describes the signature of a checkpoint in words.
-pub fn describe_signature(inspected: &Inspected) -> String {
+/// Describes the seal of a checkpoint in words.
+pub fn describe_seal(inspected: &Inspected) -> String {
     let mut text = inspected.verdict.as_str().to_owned();
     if let Some((key, _)) = &inspected.seal.signed {
         text = format!("{text} ({key})");
+    }
+    if let Some((key, _)) = &inspected.seal.encrypted {
+        text = format!("{text}, encrypted ({key})");
     }
     match &inspected.seal.moved {
         None => text,
@@ -89,20 +119,27 @@ pub async fn newest(store: &dyn Store, duty: &DutyKey) -> Result<Option<Checkpoi
     Ok(store.load(std::slice::from_ref(duty)).await?.into_iter().next().flatten())
 }
 
-/// Returns the stored checkpoints of a duty, newest first, with their signatures; without keys
-/// signatures are not verified.
+/// Returns the stored checkpoints of a duty, newest first; without keys signatures are not
+/// verified.
 pub async fn history(
     store: &dyn Store,
-    keys: Option<&Keyring>,
+    protection: &Protection,
     duty: &DutyKey,
-) -> Result<Vec<(Checkpoint, Inspected)>, StoreError> {
+) -> Result<Vec<StoredVersion>, StoreError> {
     let newest = newest(store, duty).await?;
     let kept = store.history(duty).await?;
-    let all: Vec<_> = match keys {
+    let all: Vec<_> = match protection.signing.keys() {
         Some(keys) => tenure_store::signing::verify(keys, duty, newest.as_ref(), &kept),
         None => kept.into_iter().map(|old| (old.clone(), inspect(None, duty, &old))).collect(),
     };
-    if all.is_empty() { Err(no_checkpoint(duty)) } else { Ok(all) }
+    if all.is_empty() {
+        return Err(no_checkpoint(duty));
+    }
+    let version = |(checkpoint, inspected)| {
+        let payload = protection.payload(duty, &checkpoint, &inspected).ok();
+        StoredVersion { checkpoint, inspected, payload }
+    };
+    Ok(all.into_iter().map(version).collect())
 }
 
 /// Error for a duty without a checkpoint.

@@ -10,7 +10,7 @@ use tenure_core::engine::Layout;
 use tenure_core::store::Member;
 use tenure_core::{Code, DutyId, DutyKey, GroupName, InstanceId, Moved, Store, StoreError};
 use tenure_duty::process;
-use tenure_store::signing::Signing;
+use tenure_store::signing::Protection;
 use tenure_store::transfer::{Arrival, Move, MoveOutcome, OperatorSession, Preview, preview};
 use tenure_wire::checkpoint::{Shards, WithLease, least};
 
@@ -62,8 +62,8 @@ pub struct MoveSide {
     pub store: Arc<dyn Store>,
     /// Address of the store, without secrets.
     pub address: String,
-    /// Signing of checkpoints.
-    pub signing: Signing,
+    /// Signing and encryption of checkpoints.
+    pub protection: Protection,
 }
 
 /// Outcome for a batch.
@@ -194,7 +194,7 @@ impl<'a> CheckpointMove<'a> {
             operator.instance = InstanceId::new(format!("{}-{name}", operator.instance.as_str()))?;
             Ok::<_, StoreError>(OperatorSession::new(
                 side.store,
-                side.signing,
+                side.protection,
                 side.address,
                 operator,
             ))
@@ -324,6 +324,7 @@ fn is_about_one_duty(error: &StoreError) -> bool {
                 | Code::Occupied
                 | Code::BadSignature
                 | Code::Replayed
+                | Code::CannotDecrypt
                 | Code::BadInput
         )
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tenure_core::{Document, DutyKey, Store, Version};
-use tenure_store::signing::Signing;
+use tenure_store::signing::Protection;
 use tenure_store::transfer::{self, OperatorSession, Put};
 
 use super::operator;
@@ -26,12 +26,12 @@ pub struct PutOptions {
 pub async fn put(
     store: Arc<dyn Store>,
     name: String,
-    signing: Signing,
+    protection: Protection,
     options: PutOptions,
 ) -> Result<Put, OperateError> {
     let PutOptions { duty, document, over, force } = options;
     let mut session =
-        OperatorSession::new(store, signing, name, operator("checkpoint put", force)?);
+        OperatorSession::new(store, protection, name, operator("checkpoint put", force)?);
     let put = transfer::put(&mut session, &duty, document.as_bytes(), over).await;
     session.close().await;
     Ok(put?)

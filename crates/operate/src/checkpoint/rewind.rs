@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use tenure_core::{Code, DutyKey, Epoch, InstanceId, Store, Version};
-use tenure_store::signing::Signing;
+use tenure_store::signing::Protection;
 use tenure_store::transfer::{self, OperatorSession};
 
 use super::{newest, no_checkpoint, operator};
@@ -64,7 +64,7 @@ pub enum RewindOutcome {
 pub async fn rewind(
     store: Arc<dyn Store>,
     name: String,
-    signing: Signing,
+    protection: Protection,
     options: RewindOptions,
 ) -> Result<RewindReport, OperateError> {
     let RewindOptions { duty, to, force, dry_run } = options;
@@ -92,7 +92,7 @@ pub async fn rewind(
         return Ok(report(duty, before, RewindOutcome::Preview { held_by }));
     }
     let mut session =
-        OperatorSession::new(store, signing, name, operator("checkpoint rewind", force)?);
+        OperatorSession::new(store, protection, name, operator("checkpoint rewind", force)?);
     let rewound = transfer::rewind(&mut session, &duty, to).await;
     session.close().await;
     let rewound = rewound?;

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 use tenure_core::store::Checkpoint;
 use tenure_core::{Code, DutyKey, Store, StoreError};
-use tenure_store::signing::{self, Inspected, Keyring, SignatureVerdict};
+use tenure_store::signing::{self, Inspected, Protection, SignatureVerdict};
 
 use super::{duties_in, metadata_json, newest};
 use crate::pause::Scope;
@@ -24,6 +24,10 @@ pub struct VerifyReport {
     pub unreadable: Vec<UnreadableCheckpoint>,
     /// Number of newest checkpoints by signing key: a key without any can be retired.
     pub newest_by_key: BTreeMap<String, u64>,
+    /// Number of newest checkpoints by encryption key: a key without any can be removed. Empty if
+    /// nothing is encrypted.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub newest_by_encryption_key: BTreeMap<String, u64>,
     /// Duties with neither a checkpoint nor a history.
     pub without_checkpoint: Vec<String>,
     /// Number of checkpoints with a fault.
@@ -51,7 +55,7 @@ pub struct VerifiedCheckpoint {
     pub is_fault: bool,
 }
 
-/// A checkpoint or history that could not be read.
+/// A checkpoint or history that could not be read or decrypted.
 #[derive(Debug, Serialize)]
 pub struct UnreadableCheckpoint {
     /// Duty.
@@ -64,26 +68,35 @@ pub struct UnreadableCheckpoint {
     pub error: StoreError,
 }
 
-/// Verifies the checkpoints in these scopes, or all of the store. The store must be open without
-/// signature checks. `required`: a checkpoint without a signature is a fault.
+/// Verifies the checkpoints in these scopes, or all of the store: their signatures, and with
+/// encryption keys also that they can be decrypted. The store must be open without checks.
 pub async fn verify(
     store: &dyn Store,
-    keys: &Keyring,
-    required: bool,
+    protection: &Protection,
     scopes: &[Scope],
 ) -> Result<VerifyReport, StoreError> {
     let mut report = VerifyReport::default();
     for duty in duties_in(store, scopes).await? {
-        report.add(store, keys, required, duty).await?;
+        report.add(store, protection, duty).await?;
     }
     let bad = report.checkpoints.iter().filter(|one| one.is_fault).count();
     report.faults = bad + report.unreadable.len();
+    let is_encrypted = |one: &VerifiedCheckpoint| one.inspected.seal.encrypted.is_some();
+    let encrypts = protection.encryption.is_some() || report.checkpoints.iter().any(is_encrypted);
     for one in report.checkpoints.iter().filter(|one| one.newest) {
-        let key = one.inspected.seal.signed.as_ref();
-        let key = key.map_or("(none)", |(key, _)| key.as_str());
-        *report.newest_by_key.entry(key.to_owned()).or_default() += 1;
+        let seal = &one.inspected.seal;
+        count(&mut report.newest_by_key, seal.signed.as_ref().map(|(key, _)| key));
+        if encrypts {
+            let key = seal.encrypted.as_ref().map(|(key, _)| key);
+            count(&mut report.newest_by_encryption_key, key);
+        }
     }
     Ok(report)
+}
+
+fn count(by_key: &mut BTreeMap<String, u64>, key: Option<&String>) {
+    let key = key.map_or("(none)", String::as_str);
+    *by_key.entry(key.to_owned()).or_default() += 1;
 }
 
 type ReadResult<T> = Result<T, StoreError>;
@@ -122,10 +135,10 @@ impl VerifyReport {
     async fn add(
         &mut self,
         store: &dyn Store,
-        keys: &Keyring,
-        required: bool,
+        protection: &Protection,
         duty: DutyKey,
     ) -> Result<(), StoreError> {
+        let (keys, required) = (protection.signing.keys(), protection.is_signature_required());
         let (newest, kept) = read(store, &duty).await?;
         let all = match (&newest, &kept) {
             (Ok(newest), Ok(kept)) => signing::verify(keys, &duty, newest.as_ref(), kept),
@@ -141,6 +154,14 @@ impl VerifyReport {
             self.without_checkpoint.push(duty.to_string());
         }
         let has_newest = matches!(newest, Ok(Some(_)));
+        let mut errors = vec![(true, newest.err()), (false, kept.err())];
+        if protection.encryption.is_some() {
+            let opened = all.iter().enumerate().map(|(n, (checkpoint, inspected))| {
+                let opened = protection.payload(&duty, checkpoint, inspected);
+                (n == 0 && has_newest, opened.err())
+            });
+            errors.extend(opened);
+        }
         let verified = all.into_iter().enumerate().map(|(n, (checkpoint, inspected))| {
             let is_fault = match inspected.verdict {
                 SignatureVerdict::Good => false,
@@ -157,7 +178,6 @@ impl VerifyReport {
             }
         });
         self.checkpoints.extend(verified);
-        let errors = [(true, newest.err()), (false, kept.err())];
         self.unreadable.extend(errors.into_iter().filter_map(|(newest, error)| {
             Some(UnreadableCheckpoint { duty: duty.clone(), newest, error: error? })
         }));

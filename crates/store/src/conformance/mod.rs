@@ -25,6 +25,7 @@ mod kit;
 mod limits;
 mod names;
 mod race;
+mod report;
 mod session;
 mod settled;
 mod survey;
@@ -76,6 +77,7 @@ pub fn all() -> impl Iterator<Item = ConformanceCase> {
         survey::CASES,
         upkeep::CASES,
         adopt::CASES,
+        report::CASES,
     ];
     topics.into_iter().flatten().copied()
 }

@@ -9,8 +9,9 @@ use async_trait::async_trait;
 use tenure_core::guarantee::Survey;
 use tenure_core::store::{
     Abilities, Adopt, Adopted, AuditEntry, AuditKind, AuditRange, Checkpoint, ClaimRequest,
-    Claimed, Closed, Commit, Committed, Evict, Evicted, Forgotten, GroupDocument, Holder,
-    KeptAlive, Member, OpenSession, Opened, Released, Replaced, Retention, Watch,
+    Claimed, Closed, Commit, Committed, DutyReport, Evict, Evicted, Forgotten, GroupDocument,
+    Holder, KeptAlive, Member, OpenSession, Opened, Released, Replaced, Report, Reported,
+    Retention, Watch,
 };
 use tenure_core::{
     Code, Document, DutyKey, Epoch, GroupName, Hold, InstanceId, Nonce, Note, Reason, Session,
@@ -237,6 +238,15 @@ impl Store for SettledStore {
         Ok(commits.iter().zip(tried.answer).zip(stored).map(settle).collect())
     }
 
+    /// Storing the same report twice is storing it once.
+    async fn report(&self, session: &Session, reports: &[Report]) -> StoreResult<Vec<Reported>> {
+        Ok(repeat(|| self.inner.report(session, reports)).await?.answer)
+    }
+
+    async fn reports(&self, duties: &[DutyKey]) -> StoreResult<Vec<Option<DutyReport>>> {
+        Ok(repeat(|| self.inner.reports(duties)).await?.answer)
+    }
+
     async fn history(&self, duty: &DutyKey) -> StoreResult<Vec<Checkpoint>> {
         Ok(repeat(|| self.inner.history(duty)).await?.answer)
     }
@@ -315,5 +325,9 @@ impl Store for SettledStore {
 
     async fn survey(&self) -> StoreResult<Survey> {
         Ok(repeat(|| self.inner.survey()).await?.answer)
+    }
+
+    async fn wall_clock(&self) -> StoreResult<Option<u64>> {
+        Ok(repeat(|| self.inner.wall_clock()).await?.answer)
     }
 }

@@ -101,7 +101,7 @@ impl EtcdCall<'_> {
     }
 
     /// Returns the newest epoch of a duty, from its fence and its checkpoint.
-    async fn newest_epoch(&self, duty: &DutyKey) -> StoreResult<Epoch> {
+    pub(super) async fn newest_epoch(&self, duty: &DutyKey) -> StoreResult<Epoch> {
         let keys = [get(&self.keys.fence(duty)), get(&self.keys.checkpoint(duty))];
         let [fence, stored] = self.cluster.read(keys).await?;
         let granted = fence.first().map(|found| FenceRecord::parse(&found.value)).transpose()?;

@@ -97,6 +97,7 @@ group_keys! {
     fences "live/fence/" of duty fence;
     document "live/document";
     checkpoints "kept/checkpoint/" of duty checkpoint;
+    reports "kept/report/" of duty report;
     audits "kept/audit/";
     barred_all "kept/barred/" of instance barred;
     floor "kept/floor";

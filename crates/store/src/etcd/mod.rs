@@ -12,6 +12,7 @@
 //! | `Pgroup/G/live/fence/D` | none | epoch, nonce, `held` or `free`, instance: the last grant |
 //! | `Pgroup/G/live/document` | none | the group's document; its etcd version is its version |
 //! | `Pgroup/G/kept/checkpoint/D` | none | the checkpoint; its etcd version is its version |
+//! | `Pgroup/G/kept/report/D` | none | the newest report, in the form of a checkpoint |
 //! | `Pgroup/G/kept/history/D/V` | none | the last checkpoints, by version |
 //! | `Pgroup/G/kept/audit/...` | none | kind, time, epoch, duty, instance, reason |
 //! | `Pgroup/G/kept/spent/N` | memory | the nonce `N` was used for a session |
@@ -63,6 +64,7 @@ mod key;
 mod lease;
 mod read;
 mod record;
+mod report;
 mod session;
 mod survey;
 mod upkeep;

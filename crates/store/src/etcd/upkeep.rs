@@ -82,6 +82,7 @@ impl EtcdCall<'_> {
                 let txn = Txn::new().when(compares).and_then([
                     TxnOp::delete(fence),
                     TxnOp::delete(stored),
+                    TxnOp::delete(self.keys.report(&gone.duty)),
                     all_below(&self.keys.history(&gone.duty)),
                     trail.put(AuditKind::Forgotten, &gone.last, hold),
                 ]);

@@ -11,6 +11,7 @@ use tenure_wire::folder::{self, FORMAT, GroupFile, StoreFile};
 
 use super::FileSettings;
 use super::audit::MAX_AUDIT_FILE_BYTES;
+use super::backup::being_restored;
 use super::disk::Disk;
 use super::paths::FilePaths;
 use super::writer::{DiskResult as _, FileWriter, GroupFiles, damaged};
@@ -19,7 +20,7 @@ use crate::clock::unix_ms;
 use crate::state::{GroupRows, LiveState, StoreState, durable};
 
 /// The duty of a cursor file whose URL names none.
-fn default_duty() -> StoreResult<DutyKey> {
+pub(super) fn default_duty() -> StoreResult<DutyKey> {
     DutyKey::new("file", "cursor")
 }
 
@@ -77,7 +78,12 @@ impl FileWriter {
         let folder = self.paths.folder();
         let names = self.disk.list(&folder).at(&folder)?;
         // A folder that contains only a lock belongs to a store whose creation was not completed.
-        Ok(names.iter().any(|name| name.starts_with("store.json") || name.starts_with("group-")))
+        let is_ours = |name: &String| {
+            name.starts_with("store.json")
+                || name.starts_with("group-")
+                || name == FilePaths::RESTORING
+        };
+        Ok(names.iter().any(is_ours))
     }
 
     /// Refuses a file that is another duty's cursor: the lock of that duty's store protects it.
@@ -141,6 +147,9 @@ impl FileWriter {
         self.unsynced.extend([self.paths.parent().to_owned(), folder.clone()]);
         self.settle()?;
         let names = self.disk.list(&folder).at(&folder)?;
+        if names.iter().any(|name| name == FilePaths::RESTORING) {
+            return Err(being_restored(&self.paths));
+        }
         self.enter_store(&names, asked)?;
         self.lock = Some(lock);
         let entered = self.enter_all(&names);

@@ -43,7 +43,7 @@ pub struct FileAccess {
 
 impl FileAccess {
     /// Sets mode and owner of a new file, before it contains data.
-    fn give(self, file: &File) -> io::Result<()> {
+    pub(super) fn give(self, file: &File) -> io::Result<()> {
         let mut mode = self.mode;
         if let Some((user, group)) = self.owner {
             let found = file.metadata()?;

@@ -10,8 +10,9 @@
 //! cursor.json.partition-GROUP+ID     a duty of another group
 //! cursor.json.corrupt-N              a file that could not be read; never removed
 //! cursor.json.tenure/lock            held by the process that has the store open
+//! cursor.json.tenure/restoring       while a restore replaces the files; nobody can open the store
 //! cursor.json.tenure/store.json      format, incarnation, floor, retention
-//! cursor.json.tenure/group-NAME.json epochs, spent nonces, evictions, document, newest audit
+//! cursor.json.tenure/group-NAME.json epochs, used nonces, evictions, document, reports, new audit
 //! cursor.json.tenure/audit-NAME.jsonl
 //! cursor.json.tenure/history/GROUP+ID/VERSION.json, VERSION.next.json before it is stored
 //! ```
@@ -37,6 +38,7 @@
 //! duty can be claimed meanwhile, because its epochs are known, but neither loaded nor committed.
 
 mod audit;
+pub(crate) mod backup;
 mod boot;
 mod checkpoint;
 mod disk;
@@ -51,8 +53,8 @@ use std::time::Duration;
 use tenure_core::guarantee::{Fact, Survey};
 use tenure_core::store::{
     Abilities, Adopt, Adopted, AuditEntry, AuditRange, Checkpoint, ClaimRequest, Claimed, Closed,
-    Commit, Committed, Evict, Evicted, Forgotten, GroupDocument, Holder, KeptAlive, Member,
-    OpenSession, Opened, Released, Replaced, Retention, Watch,
+    Commit, Committed, DutyReport, Evict, Evicted, Forgotten, GroupDocument, Holder, KeptAlive,
+    Member, OpenSession, Opened, Released, Replaced, Report, Reported, Retention, Watch,
 };
 use tenure_core::{
     Clock, Code, Document, DutyKey, GroupName, Hold, InstanceId, LocalInstant, Note, Reason,
@@ -307,6 +309,23 @@ impl FileStore {
         self.run(move |writer| writer.history(&duty)).await
     }
 
+    async fn report_store(
+        &self,
+        session: &Session,
+        reports: &[Report],
+    ) -> StoreResult<Vec<Reported>> {
+        let (own, reports) = (session.clone(), reports.to_vec());
+        let report = move |writer: &mut FileWriter| {
+            writer.change(&own.group, |state, now| state.report(&own, &reports, now))
+        };
+        self.run(report).await
+    }
+
+    /// A step of a report is on disk before it is in memory.
+    async fn report_load(&self, duties: &[DutyKey]) -> StoreResult<Vec<Option<DutyReport>>> {
+        Ok(self.live.step(|state, _| state.reports(duties)))
+    }
+
     async fn document_read(&self, group: &GroupName) -> StoreResult<GroupDocument> {
         Ok(self.live.step(|state, _| state.document(group)))
     }
@@ -365,6 +384,10 @@ impl FileStore {
         let filesystem = Fact { setting: "filesystem", value: kind.ok().flatten() };
         let facts = vec![filesystem, Fact::read("lock", "flock"), Fact::read("users", "one")];
         Ok(Survey { backend: "file", facts, unix_ms: Some(unix_ms()) })
+    }
+
+    async fn store_wall_clock(&self) -> StoreResult<Option<u64>> {
+        Ok(Some(unix_ms()))
     }
 }
 

@@ -38,7 +38,7 @@ fn fitting(name: String, most: usize) -> String {
     if name.len() > most || ends_like_ours { format!("~{}", &sha256(&name)[..40]) } else { name }
 }
 
-fn is_aside(name: &str) -> bool {
+pub(super) fn is_aside(name: &str) -> bool {
     let number = name.rsplit_once(CORRUPT_SUFFIX).map(|(_, number)| number);
     number.is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
 }
@@ -57,6 +57,18 @@ impl FilePaths {
     /// The cursor file of the main duty.
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Name of the file that keeps others out while a restore replaces the files.
+    pub(super) const RESTORING: &str = "restoring";
+
+    /// Whether a file beside the folder belongs to the store, by its name.
+    pub(super) fn is_beside(&self, name: &str) -> bool {
+        let own = self.path.file_name().unwrap_or_default().to_string_lossy();
+        let rest = name.strip_prefix(&*own);
+        rest.is_some_and(|rest| {
+            rest.is_empty() || rest.starts_with(PARTITION_INFIX) || rest.starts_with(CORRUPT_SUFFIX)
+        })
     }
 
     /// The folder of all cursor files.

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use tenure_core::guarantee::Survey;
 use tenure_core::store::{
     Abilities, Adopt, Adopted, AuditEntry, AuditRange, Checkpoint, ClaimRequest, Claimed, Closed,
-    Commit, Committed, Evict, Evicted, Forgotten, GroupDocument, Holder, KeptAlive, Member,
-    OpenSession, Opened, Released, Replaced, Retention, Watch,
+    Commit, Committed, DutyReport, Evict, Evicted, Forgotten, GroupDocument, Holder, KeptAlive,
+    Member, OpenSession, Opened, Released, Replaced, Report, Reported, Retention, Watch,
 };
 use tenure_core::{
     Clock, Document, DutyKey, GroupName, Hold, InstanceId, LocalInstant, Note, Reason, Session,
@@ -136,6 +136,18 @@ impl Memory {
         Ok(self.0.step(|state, _| state.history(duty)))
     }
 
+    async fn report_store(
+        &self,
+        session: &Session,
+        reports: &[Report],
+    ) -> StoreResult<Vec<Reported>> {
+        Ok(self.0.step(|state, now| state.report(session, reports, now)))
+    }
+
+    async fn report_load(&self, duties: &[DutyKey]) -> StoreResult<Vec<Option<DutyReport>>> {
+        Ok(self.0.step(|state, _| state.reports(duties)))
+    }
+
     async fn document_read(&self, group: &GroupName) -> StoreResult<GroupDocument> {
         Ok(self.0.step(|state, _| state.document(group)))
     }
@@ -189,6 +201,11 @@ impl Memory {
 
     async fn store_survey(&self) -> StoreResult<Survey> {
         Ok(Survey { backend: "memory", facts: Vec::new(), unix_ms: None })
+    }
+
+    /// Its times come from the clock that judges expiry, which may be any.
+    async fn store_wall_clock(&self) -> StoreResult<Option<u64>> {
+        Ok(None)
     }
 }
 

@@ -15,6 +15,7 @@ mod fence;
 mod group;
 mod hold;
 mod mutants;
+mod report;
 mod rows;
 pub(crate) mod schema;
 mod session;

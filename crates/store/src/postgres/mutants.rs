@@ -16,6 +16,8 @@ tenure_core::swaps! { SWAPS
         "NOT ended AND NOT evicted AND expires_at > clock_timestamp()" => "NOT evicted";
     R9Release "sql/routine/hold_release.sql"
         "x.duty = w.duty AND x.epoch = w.epoch" => "x.duty = w.duty";
+    R9Report "sql/report/save.sql"
+        "AND x.duty = w.duty AND x.epoch = w.epoch" => "AND x.duty = w.duty";
     R12Unlocked "sql/routine/assert_hold.sql" "duty = v_duty FOR SHARE" => "duty = v_duty";
     R14Version "sql/checkpoint/commit_one.sql" "duty = $4 AND version = $7" => "duty = $4";
     R14Version "sql/checkpoint/commit_one.sql" "WHERE c.version = $7 AND" => "WHERE";

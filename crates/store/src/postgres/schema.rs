@@ -29,10 +29,12 @@ const MIGRATIONS: &[Migration] = &[
     Migration { number: 3, name: "guard", sql: "" },
     Migration { number: 4, name: "isolation", sql: "" },
     Migration { number: 5, name: "notices", sql: "" },
+    Migration { number: 6, name: "closing", sql: "" },
     Migration {
-        number: 6,
-        name: "closing",
+        number: 7,
+        name: "report",
         sql: concat!(
+            include_str!("migrations/0007_report.sql"),
             include_str!("sql/routine/isolation.sql"),
             include_str!("sql/routine/session_open.sql"),
             include_str!("sql/routine/session_end.sql"),
@@ -196,7 +198,8 @@ pub(super) const RIGHTS: &str = "-- For each role that runs Tenure:\n\
          -- GRANT USAGE ON SCHEMA tenure TO role;\n\
          -- GRANT SELECT ON tenure.migration TO role;\n\
          -- GRANT SELECT, INSERT, UPDATE, DELETE ON tenure.session, tenure.spent, tenure.hold,\n\
-         --     tenure.checkpoint, tenure.history, tenure.group_document, tenure.audit TO role;\n\
+         --     tenure.checkpoint, tenure.history, tenure.report, tenure.group_document,\n\
+         --     tenure.audit TO role;\n\
          -- GRANT SELECT, INSERT, UPDATE ON tenure.group_floor TO role;\n\
          -- GRANT SELECT, UPDATE ON tenure.store TO role;\n";
 

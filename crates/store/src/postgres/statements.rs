@@ -17,6 +17,9 @@ crate::statements! {
         checkpoint_commit_refused: "sql/checkpoint/commit_refused.sql",
         checkpoint_load: "sql/checkpoint/load.sql",
         checkpoint_history: "sql/checkpoint/history.sql",
+        report_save: "sql/report/save.sql",
+        report_newest: "sql/report/newest.sql",
+        report_load: "sql/report/load.sql",
         group_names: "sql/group/names.sql",
         group_members: "sql/group/members.sql",
         group_holders: "sql/group/holders.sql",
@@ -31,5 +34,6 @@ crate::statements! {
         store_adopt: "sql/store/adopt.sql",
         store_retain: "sql/store/retain.sql",
         store_retention: "sql/store/retention.sql",
+        store_wall_clock: "sql/store/wall_clock.sql",
     }
 }

@@ -12,7 +12,7 @@ use super::{Redis, error};
 use crate::packed;
 
 impl Redis {
-    fn key(&self, kind: &str, duty: &DutyKey) -> String {
+    pub(super) fn key(&self, kind: &str, duty: &DutyKey) -> String {
         format!("{}{kind}:{}", self.root(&duty.group), duty.id.escaped())
     }
 

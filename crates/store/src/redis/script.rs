@@ -41,6 +41,8 @@ scripts! {
     HoldList "hold_list"
     HoldRelease "hold_release"
     InstanceEvict "session_evict"
+    ReportLoad "report_load"
+    ReportStore "report_store"
     SessionClose "session_close"
     SessionFree "session_free"
     SessionKeep "session_keep_alive"

@@ -48,6 +48,13 @@ impl Redis {
     }
 }
 
+impl Redis {
+    pub(super) async fn store_wall_clock(&self) -> StoreResult<Option<u64>> {
+        let answer = self.data.send(&[redis::cmd("TIME")]).await?.pop();
+        Ok(answer.map(seen).transpose()?.flatten().and_then(unix_ms))
+    }
+}
+
 /// Returns the value of an answer; `None` if the server does not know or allow the command. A
 /// missing answer is an error.
 fn seen(answer: CommandResult) -> StoreResult<Option<Value>> {

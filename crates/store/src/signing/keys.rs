@@ -41,16 +41,7 @@ impl Keyring {
     /// Reads `ID sign|verify|retired HEX`, one key per line or separated by commas. Empty lines and
     /// lines that begin with `#` are ignored. A retired key needs no secret.
     pub fn parse(text: &str) -> StoreResult<Self> {
-        let mut keys: Vec<SigningKey> = Vec::new();
-        let lines = text.split(['\n', ',']).map(str::trim);
-        let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
-        for (n, line) in lines.enumerate() {
-            let key = read(line).map_err(|what| bad(&format!("key {}: {what}", n + 1)))?;
-            if keys.iter().any(|known| known.id == key.id) {
-                return Err(bad(&format!("key {}: its id appears twice", n + 1)));
-            }
-            keys.push(key);
-        }
+        let keys = read_all("key", text, read, |key| &key.id)?;
         let mut signers = keys.iter().enumerate().filter(|(_, key)| key.may == KeyUse::Sign);
         match (signers.next().map(|(at, _)| at), signers.next()) {
             (Some(signer), None) => Ok(Self { keys, signer }),
@@ -100,8 +91,39 @@ impl fmt::Debug for Keyring {
     }
 }
 
-fn bad(detail: &str) -> StoreError {
+pub(super) fn bad(detail: &str) -> StoreError {
     StoreError::refused(Code::BadKeys, detail)
+}
+
+/// Reads keys, one per line or separated by commas. `what` names a key in errors, which repeat no
+/// word of the text: it has secrets.
+pub(super) fn read_all<K>(
+    what: &str,
+    text: &str,
+    read: impl Fn(&str) -> Result<K, &'static str>,
+    id: impl Fn(&K) -> &str,
+) -> StoreResult<Vec<K>> {
+    let mut keys: Vec<K> = Vec::new();
+    let lines = text.split(['\n', ',']).map(str::trim);
+    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+    for (n, line) in lines.enumerate() {
+        let key = read(line).map_err(|why| bad(&format!("{what} {}: {why}", n + 1)))?;
+        if keys.iter().any(|known| id(known) == id(&key)) {
+            return Err(bad(&format!("{what} {}: its id appears twice", n + 1)));
+        }
+        keys.push(key);
+    }
+    Ok(keys)
+}
+
+/// Checks the id of a key, and decodes its secret.
+pub(super) fn id_and_secret(id: &str, secret: &str) -> Result<(String, Vec<u8>), &'static str> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-._:@".contains(c);
+    if id.len() > Keyring::MAX_ID || !id.chars().all(plain) {
+        return Err("an id has 1 to 64 characters of A-Z, a-z, 0-9 and -._:@");
+    }
+    let secret = hex::decode(secret).map_err(|_| "its secret is not hexadecimal")?;
+    Ok((id.to_owned(), secret))
 }
 
 /// Reads one key. An error repeats no word of the input, which may be the secret.
@@ -114,15 +136,11 @@ fn read(line: &str) -> Result<SigningKey, &'static str> {
         [id, "verify", secret] => (id, KeyUse::Verify, secret),
         _ => return Err("expected `ID sign|verify|retired HEX`"),
     };
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-._:@".contains(c);
-    if id.len() > Keyring::MAX_ID || !id.chars().all(plain) {
-        return Err("an id has 1 to 64 characters of A-Z, a-z, 0-9 and -._:@");
-    }
-    let secret = hex::decode(secret).map_err(|_| "its secret is not hexadecimal")?;
+    let (id, secret) = id_and_secret(id, secret)?;
     if may != KeyUse::Retired && secret.len() < Keyring::MIN_BYTES {
         return Err("its secret is shorter than 32 bytes");
     }
-    Ok(SigningKey { id: id.to_owned(), may, secret })
+    Ok(SigningKey { id, may, secret })
 }
 
 #[cfg(test)]

@@ -1,12 +1,17 @@
-//! Signed checkpoints.
+//! Signed and encrypted checkpoints.
 //!
 //! A signature is HMAC-SHA-256 over the id of the key, the duty, epoch, version, the signature of
 //! the previous version, the source or target of a move, and the payload (R14). So a document
 //! cannot be changed, put under another duty, version or epoch, or reordered. A signature cannot
 //! show that a *newer* document is missing. For that, [`Sealed`] remembers the newest one that this
 //! process has seen and compares with the ring, and [`verify`] reads the whole ring.
+//!
+//! An encrypted payload is signed as it is stored: a signature is verified without the encryption
+//! keys.
 
+mod encryption;
 mod keys;
+mod protection;
 mod sealed;
 
 use std::cmp::Reverse;
@@ -14,7 +19,10 @@ use std::cmp::Reverse;
 use tenure_core::store::Checkpoint;
 use tenure_core::{Code, DutyKey, Epoch, Mac, Seal, StoreError, StoreResult, Version};
 
+pub use encryption::EncryptionKeys;
 pub use keys::{KeyUse, Keyring};
+pub use protection::Protection;
+pub(crate) use protection::SealedPlace;
 pub use sealed::Sealed;
 
 /// Whether checkpoints are signed. `Write` is for a store with unsigned checkpoints, until each has
@@ -75,55 +83,72 @@ impl SignatureVerdict {
 pub struct Inspected {
     /// Its seal; empty when there is none or it cannot be read.
     pub seal: Seal,
-    /// The signed document, without the seal.
+    /// The document without the seal, encrypted if the seal says so.
     pub payload: Vec<u8>,
     /// Result of the verification.
     pub verdict: SignatureVerdict,
 }
 
-/// The signed parts. Each text is preceded by its length, so that different checkpoints never give
-/// the same bytes.
-struct SignedMessage<'a> {
-    key: &'a str,
-    duty: &'a DutyKey,
-    epoch: Epoch,
-    version: Version,
+/// Returns what a signature or an encryption is bound to, beside the payload. Each text is preceded
+/// by its length, so that different checkpoints never give the same bytes.
+fn bound(
+    purpose: &[u8; 19],
+    key: &str,
+    duty: &DutyKey,
+    (epoch, version): (Epoch, Version),
     prev: Mac,
-    seal: &'a Seal,
-}
-
-impl SignedMessage<'_> {
-    fn bytes(&self) -> Vec<u8> {
-        let mut bytes = b"tenure checkpoint 1".to_vec();
-        let mut text = |text: &str| {
-            bytes.extend((text.len() as u64).to_be_bytes());
-            bytes.extend(text.as_bytes());
-        };
-        text(self.key);
-        text(self.duty.group.as_str());
-        text(self.duty.id.as_str());
-        let moved = self.seal.moved.as_ref();
-        text(moved.map_or("", |moved| &moved.to));
-        text(moved.map_or("", |moved| if moved.done { "moved" } else { "moving" }));
-        text(self.seal.origin.as_deref().unwrap_or_default());
-        bytes.extend(self.epoch.get().to_be_bytes());
-        bytes.extend(self.version.get().to_be_bytes());
-        bytes.extend(self.prev.0);
-        bytes
+    seal: &Seal,
+) -> Vec<u8> {
+    let mut bytes = purpose.to_vec();
+    let moved = seal.moved.as_ref();
+    let texts = [
+        key,
+        duty.group.as_str(),
+        duty.id.as_str(),
+        moved.map_or("", |moved| &moved.to),
+        moved.map_or("", |moved| if moved.done { "moved" } else { "moving" }),
+        seal.origin.as_deref().unwrap_or_default(),
+    ];
+    for text in texts {
+        bytes.extend((text.len() as u64).to_be_bytes());
+        bytes.extend(text.as_bytes());
     }
+    bytes.extend(epoch.get().to_be_bytes());
+    bytes.extend(version.get().to_be_bytes());
+    bytes.extend(prev.0);
+    bytes
 }
 
-/// Adds key, signature and predecessor to a seal.
+/// Returns what a signature covers before the payload as it is stored.
+fn signed_bytes(
+    key: &str,
+    duty: &DutyKey,
+    at: (Epoch, Version),
+    prev: Mac,
+    seal: &Seal,
+) -> Vec<u8> {
+    let Some((cipher_key, nonce)) = &seal.encrypted else {
+        return bound(b"tenure checkpoint 1", key, duty, at, prev, seal);
+    };
+    // Another purpose: a ciphertext must not pass for a document that is not encrypted.
+    let mut bytes = bound(b"tenure checkpoint 2", key, duty, at, prev, seal);
+    bytes.extend(nonce.0);
+    bytes.extend((cipher_key.len() as u64).to_be_bytes());
+    bytes.extend(cipher_key.as_bytes());
+    bytes
+}
+
+/// Adds key, signature and predecessor to a seal. The payload is that which is stored.
 pub fn sign(
     keys: &Keyring,
     duty: &DutyKey,
-    (epoch, version): (Epoch, Version),
+    at: (Epoch, Version),
     prev: Mac,
     seal: Seal,
     payload: &[u8],
 ) -> Seal {
-    let message = SignedMessage { key: keys.signer(), duty, epoch, version, prev, seal: &seal };
-    let mac = keys.sign(&[&message.bytes(), payload]);
+    let message = signed_bytes(keys.signer(), duty, at, prev, &seal);
+    let mac = keys.sign(&[&message, payload]);
     Seal { signed: Some((keys.signer().to_owned(), mac)), prev: Some(prev), ..seal }
 }
 
@@ -155,9 +180,8 @@ fn judge(
         Some(KeyUse::Retired) => return SignatureVerdict::RetiredKey,
         Some(KeyUse::Sign | KeyUse::Verify) => {}
     }
-    let Checkpoint { epoch, version, .. } = *checkpoint;
-    let message = SignedMessage { key, duty, epoch, version, prev, seal };
-    let fits = keys.verifies(key, &[&message.bytes(), payload], mac);
+    let message = signed_bytes(key, duty, place(checkpoint), prev, seal);
+    let fits = keys.verifies(key, &[&message, payload], mac);
     if fits { SignatureVerdict::Good } else { SignatureVerdict::Wrong }
 }
 
@@ -165,12 +189,13 @@ fn judge(
 /// predecessor's, none may be missing between two, and the newest is the first of the ring. The
 /// ring may end anywhere, since its size is limited. The result has the newest first, then the ring
 /// from later to earlier.
-pub fn verify(
-    keys: &Keyring,
+pub fn verify<'a>(
+    keys: impl Into<Option<&'a Keyring>>,
     duty: &DutyKey,
     newest: Option<&Checkpoint>,
     ring: &[Checkpoint],
 ) -> Vec<(Checkpoint, Inspected)> {
+    let keys = keys.into();
     let mut ring: Vec<&Checkpoint> = ring.iter().collect();
     ring.sort_by_key(|checkpoint| Reverse(place(checkpoint)));
     let head = ring.first().copied();
@@ -178,7 +203,7 @@ pub fn verify(
     let mut all: Vec<(Checkpoint, Inspected)> = apart
         .into_iter()
         .chain(ring)
-        .map(|checkpoint| (checkpoint.clone(), inspect(Some(keys), duty, checkpoint)))
+        .map(|checkpoint| (checkpoint.clone(), inspect(keys, duty, checkpoint)))
         .collect();
     let verdict = match (newest, apart, head) {
         (None, _, Some(_)) => Some(SignatureVerdict::NewestMissing),

@@ -11,7 +11,10 @@ use tenure_core::{
     Code, Document, DutyKey, Epoch, Mac, Seal, Session, Store, StoreError, StoreResult, Version,
 };
 
-use super::{Inspected, SignatureVerdict, Signing, check_missing, check_ring, inspect, sign};
+use super::{
+    Inspected, Keyring, Protection, SealedPlace, SignatureVerdict, check_missing, check_ring,
+    inspect,
+};
 use crate::delegate::impl_store;
 
 /// The newest checkpoint of a duty that this process has seen.
@@ -34,16 +37,16 @@ fn mac_of(seal: &Seal) -> Mac {
     seal.signed.as_ref().map_or(Mac::NONE, |(_, mac)| *mac)
 }
 
-/// Store wrapper that signs and verifies checkpoints, and refuses those that were moved elsewhere.
-/// Callers see payloads only.
+/// Store wrapper that signs and verifies, encrypts and decrypts checkpoints, and refuses those that
+/// were moved elsewhere. Callers see payloads only.
 ///
 /// A batch is refused as a whole if one checkpoint in it is invalid; the error names the duty.
 pub struct Sealed(SealLayer);
 
 impl Sealed {
-    /// Wraps a store with `signing`.
-    pub fn new(inner: Arc<dyn Store>, signing: Signing) -> Self {
-        Self(SealLayer { inner, signing, seen: Mutex::default() })
+    /// Wraps a store with `protection`.
+    pub fn new(inner: Arc<dyn Store>, protection: impl Into<Protection>) -> Self {
+        Self(SealLayer { inner, protection: protection.into(), seen: Mutex::default() })
     }
 }
 
@@ -56,7 +59,7 @@ impl fmt::Debug for Sealed {
 /// The calls that see checkpoints; all others go directly to the inner store.
 struct SealLayer {
     inner: Arc<dyn Store>,
-    signing: Signing,
+    protection: Protection,
     seen: Mutex<BTreeMap<DutyKey, NewestSeen>>,
 }
 
@@ -71,7 +74,11 @@ impl SealLayer {
     }
 
     fn required(&self) -> bool {
-        matches!(self.signing, Signing::Require(_))
+        self.protection.is_signature_required()
+    }
+
+    fn keys(&self) -> Option<&Keyring> {
+        self.protection.signing.keys()
     }
 
     /// Removes the seal of a checkpoint, or returns why it must not be used. `before` is the newest
@@ -102,28 +109,28 @@ impl SealLayer {
         // A process that takes over has seen nothing, and old checkpoints are validly signed, too.
         if self.required() && !before.is_some_and(known) {
             let ring = self.inner.history(duty).await?;
-            if let Err(replayed) = check_ring(self.signing.keys(), duty, &stored, &ring) {
+            if let Err(replayed) = check_ring(self.keys(), duty, &stored, &ring) {
                 // A commit may have come between the two answers.
                 let again = self.inner.load(std::slice::from_ref(duty)).await?;
                 stored = again.into_iter().flatten().next().ok_or(replayed)?;
                 inspected = self.trusted(duty, &stored).await?;
-                check_ring(self.signing.keys(), duty, &stored, &ring)?;
+                check_ring(self.keys(), duty, &stored, &ring)?;
             }
         }
-        let Inspected { seal, payload, .. } = inspected;
-        self.compare_with_seen(duty, before, &stored, mac_of(&seal))?;
+        let seal = &inspected.seal;
+        self.compare_with_seen(duty, before, &stored, mac_of(seal))?;
         if let Some(moved) = &seal.moved {
             let state = if moved.done { "was moved" } else { "is being moved" };
             let detail = format!("{duty} {state} to {}", moved.to);
             return Err(StoreError::refused(Code::Moved, detail));
         }
-        let document = Document::from_store(payload)?;
-        Ok(Checkpoint { document, ..stored })
+        let payload = self.protection.payload(duty, &stored, &inspected)?;
+        Ok(Checkpoint { document: Document::from_store(payload)?, ..stored })
     }
 
     /// Splits a checkpoint, unless its signature must not be trusted.
     async fn trusted(&self, duty: &DutyKey, stored: &Checkpoint) -> StoreResult<Inspected> {
-        let inspected = inspect(self.signing.keys(), duty, stored);
+        let inspected = inspect(self.keys(), duty, stored);
         let Inspected { seal, verdict, .. } = &inspected;
         if *verdict == SignatureVerdict::Damaged
             || (self.required() && *verdict != SignatureVerdict::Good)
@@ -199,7 +206,7 @@ impl SealLayer {
         let what =
             format!("version {} of {duty}: {} (key {key})", stored.version, verdict.as_str());
         let good = |checkpoint: &&Checkpoint| {
-            let inspected = inspect(self.signing.keys(), duty, checkpoint);
+            let inspected = inspect(self.keys(), duty, checkpoint);
             inspected.verdict == SignatureVerdict::Good && inspected.seal.moved.is_none()
         };
         let offer = match self.inner.history(duty).await {
@@ -243,7 +250,7 @@ impl SealLayer {
                 if version == *expected {
                     let seal = stored
                         .as_ref()
-                        .map(|replaced| inspect(self.signing.keys(), &hold.duty, replaced).seal);
+                        .map(|replaced| inspect(self.keys(), &hold.duty, replaced).seal);
                     self.open(&hold.duty, before, stored).await?;
                     macs[n] = seal.map(|seal| mac_of(&seal));
                 }
@@ -257,13 +264,18 @@ impl SealLayer {
             let document = Seal::default().join(commit.document.as_bytes())?;
             Ok(Commit { document, ..commit.clone() })
         };
-        let Some(keys) = self.signing.keys() else { return commits.iter().map(plain).collect() };
-        let macs = self.predecessors(commits).await?;
+        let macs = match (self.keys(), self.protection.encryptor()) {
+            (Some(_), _) => self.predecessors(commits).await?,
+            (None, Some(_)) => vec![Mac::NONE; commits.len()],
+            (None, None) => return commits.iter().map(plain).collect(),
+        };
         let sealed = commits.iter().zip(macs).map(|(commit, prev)| {
-            let (hold, payload) = (&commit.hold, commit.document.as_bytes());
-            let at = (hold.epoch, commit.expected.next()?);
-            let seal = sign(keys, &hold.duty, at, prev, Seal::default(), payload);
-            Ok(Commit { document: seal.join(payload)?, ..commit.clone() })
+            let Commit { hold, expected, document } = commit;
+            let at = (hold.epoch, expected.next()?);
+            let place = SealedPlace { duty: &hold.duty, at, instance: &hold.instance };
+            let payload = document.as_bytes();
+            let (document, _) = self.protection.seal(&place, prev, Seal::default(), payload)?;
+            Ok(Commit { document, ..commit.clone() })
         });
         sealed.collect()
     }
@@ -297,11 +309,7 @@ impl SealLayer {
     /// Returns the payloads in the ring unverified; [`super::verify`] verifies them.
     async fn history(&self, duty: &DutyKey) -> StoreResult<Vec<Checkpoint>> {
         let ring = self.inner.history(duty).await?;
-        let open = |stored: Checkpoint| {
-            let document = Document::from_store(Seal::split(&stored.document)?.1.to_vec())?;
-            Ok(Checkpoint { document, ..stored })
-        };
-        ring.into_iter().map(open).collect()
+        ring.into_iter().map(|stored| self.protection.open(duty, stored)).collect()
     }
 
     /// Adopts the store and discards the newest checkpoints seen, since it may have been restored.

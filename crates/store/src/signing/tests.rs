@@ -1,6 +1,6 @@
 use super::*;
 use proptest::prelude::*;
-use tenure_core::{Document, InstanceId, Moved};
+use tenure_core::{CipherNonce, Document, InstanceId, Moved};
 
 fn keys(text: &str) -> Keyring {
     Keyring::parse(&text.replace("HEX", &"5e".repeat(32)).replace("OTHER", &"07".repeat(32)))
@@ -45,6 +45,117 @@ fn a_signature_is_hmac_sha_256_over_these_bytes() {
     let seal = sign(&keys("k1 sign HEX"), &duty, at, Mac([1; 32]), Seal::default(), payload);
     let expected = "e407451f4f953e9c5bde5398f1e623240b84be035193997edb01315ddd09fbd1";
     assert_eq!(seal.signed.unwrap().1.to_string(), expected);
+}
+
+const PAYLOAD: &[u8] = br#"{"last_update_id":12345}"#;
+
+/// Encrypts and signs as version 7 of epoch 19.
+fn sealed(protection: &Protection, duty: &DutyKey) -> Checkpoint {
+    let (epoch, version) = (Epoch::new(19).unwrap(), Version::new(7).unwrap());
+    let instance = InstanceId::new("host-1-0a0b0c0d").unwrap();
+    let place = SealedPlace { duty, at: (epoch, version), instance: &instance };
+    let (document, _) = protection.seal(&place, Mac([1; 32]), Seal::default(), PAYLOAD).unwrap();
+    Checkpoint { version, epoch, instance, document, unix_ms: 0 }
+}
+
+fn protection(signing: Signing, text: &str) -> Protection {
+    let text = text.replace("HEX", &"5e".repeat(32)).replace("OTHER", &"07".repeat(32));
+    let encryption = EncryptionKeys::parse(&text, || 0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10);
+    Protection { signing, encryption: Some(encryption.unwrap()) }
+}
+
+#[test]
+fn a_ciphertext_is_xchacha20_poly1305_over_these_bytes() {
+    // Computed with a second implementation (in Python), so that others can decrypt what we store.
+    let duty = DutyKey::new("telegram", "bot-42").unwrap();
+    for (signing, prev, seal) in [
+        (
+            Signing::Off,
+            "",
+            "5a1434c013391650e961dd6d3ce1c08ccf21a202606952902a16af0e454eb3171da6562507561abc",
+        ),
+        (
+            Signing::Write(keys("k1 sign HEX")),
+            "01",
+            "5a1434c013391650e961dd6d3ce1c08ccf21a20260695290ae91d5bcd88e627122058f28106b282b",
+        ),
+    ] {
+        let protection = protection(signing, "e1 encrypt OTHER");
+        let stored = sealed(&protection, &duty);
+        let (found, payload) = Seal::split(&stored.document).unwrap();
+        let nonce = "0102030405060708090a0b0c0d0e0f10090a0b0c0d0e0f10";
+        let prev = (!prev.is_empty()).then(|| Mac::parse(&prev.repeat(32)).unwrap());
+        assert_eq!(found.encrypted.as_ref().unwrap().1.to_string(), nonce);
+        assert_eq!((found.prev, hex::encode(payload).as_str()), (prev, seal));
+    }
+}
+
+#[test]
+fn a_ciphertext_is_bound_to_its_place() {
+    let duty = duty("d");
+    let protection = protection(Signing::Off, "e1 encrypt OTHER,e2 decrypt OTHER");
+    let stored = sealed(&protection, &duty);
+    let open = |duty: &DutyKey, stored: &Checkpoint| {
+        let opened = protection.open(duty, stored.clone());
+        opened.map(|opened| opened.document.as_bytes().to_vec()).map_err(|error| error.code())
+    };
+    assert_eq!(open(&duty, &stored), Ok(PAYLOAD.to_vec()));
+    let refused = Err(Code::CannotDecrypt);
+    assert_eq!(open(&DutyKey::new("g", "e").unwrap(), &stored), refused);
+    assert_eq!(open(&DutyKey::new("h", "d").unwrap(), &stored), refused);
+    let Checkpoint { version, epoch, .. } = stored;
+    assert_eq!(
+        open(&duty, &Checkpoint { version: version.next().unwrap(), ..stored.clone() }),
+        refused
+    );
+    assert_eq!(
+        open(&duty, &Checkpoint { epoch: epoch.next().unwrap(), ..stored.clone() }),
+        refused
+    );
+    let instance = InstanceId::new("host-1-0a0b0c0e").unwrap();
+    assert_eq!(open(&duty, &Checkpoint { instance, ..stored.clone() }), refused);
+    // Every other field of the seal, too; a key with the same secret has another id.
+    let (seal, payload) = Seal::split(&stored.document).unwrap();
+    for at in 0..payload.len() {
+        let mut payload = payload.to_vec();
+        payload[at] ^= 1;
+        let document = seal.join(&payload).unwrap();
+        assert_eq!(open(&duty, &Checkpoint { document, ..stored.clone() }), refused, "{at}");
+    }
+    let nonce = seal.encrypted.as_ref().unwrap().1;
+    let changed = [
+        Seal { encrypted: Some(("e2".to_owned(), nonce)), ..seal.clone() },
+        Seal { encrypted: Some(("e1".to_owned(), CipherNonce([9; 24]))), ..seal.clone() },
+        Seal { moved: Some(Moved { to: "x".to_owned(), done: true }), ..seal.clone() },
+        Seal { origin: Some("x".to_owned()), ..seal.clone() },
+        Seal { prev: Some(Mac([1; 32])), ..seal.clone() },
+    ];
+    for changed in changed {
+        let document = changed.join(payload).unwrap();
+        assert_eq!(open(&duty, &Checkpoint { document, ..stored.clone() }), refused, "{changed:?}");
+    }
+}
+
+#[test]
+fn a_signature_covers_the_ciphertext_and_its_key() {
+    let duty = duty("d");
+    let signing = || Signing::Require(keys("k1 sign HEX"));
+    let stored = sealed(&protection(signing(), "e1 encrypt OTHER"), &duty);
+    let verdict = |stored: &Checkpoint| inspect(signing().keys(), &duty, stored).verdict;
+    // Without the encryption key.
+    assert_eq!(verdict(&stored), SignatureVerdict::Good);
+    let (seal, payload) = Seal::split(&stored.document).unwrap();
+    let nonce = seal.encrypted.as_ref().unwrap().1;
+    for encrypted in [
+        // The ciphertext must not pass for a document that is not encrypted.
+        None,
+        Some(("e2".to_owned(), nonce)),
+        Some(("e1".to_owned(), CipherNonce([9; 24]))),
+    ] {
+        let document = Seal { encrypted, ..seal.clone() }.join(payload).unwrap();
+        let changed = Checkpoint { document, ..stored.clone() };
+        assert_eq!(verdict(&changed), SignatureVerdict::Wrong);
+    }
 }
 
 #[test]

@@ -3,11 +3,13 @@
 //! Expiry in SQLite is judged by `CLOCK_BOOTTIME`, which is the same for all processes of one boot
 //! and one time namespace, and meaningless to others. A file records the boot and namespace of its
 //! times. Every open store holds a shared lock on `PATH-boot`. A process from another boot may take
-//! the file over only while nobody holds that lock, and then all earlier sessions have ended.
+//! the file over only while nobody holds that lock, and then all earlier sessions have ended. A
+//! restore replaces the file under the same condition.
 //!
 //! Why: docs/decisions/0023-sqlite-time-since-boot.md
 
-use std::fs::{File, OpenOptions};
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::ErrorKind;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
@@ -26,8 +28,8 @@ const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Shared lock on the file, held for as long as the store is open.
 #[derive(Debug)]
-pub(super) struct BootLock {
-    _shared: File,
+pub struct BootLock {
+    shared: File,
 }
 
 /// Returns the boot and the time namespace of this process.
@@ -51,16 +53,23 @@ fn io_error(error: &std::io::Error) -> StoreError {
     StoreError::refused(code, format!("cannot use the lock file of the database: {error}"))
 }
 
+fn lock_path(path: &Path) -> OsString {
+    let mut name = path.as_os_str().to_owned();
+    name.push("-boot");
+    name
+}
+
 /// Opens the lock file. A new one gets the mode of the database, as its log does: everybody who may
 /// write the database may lock it.
 fn open_lock(path: &Path) -> std::io::Result<File> {
-    let mut name = path.as_os_str().to_owned();
-    name.push("-boot");
+    let name = lock_path(path);
     let mut options = OpenOptions::new();
     options.read(true).write(true);
     match options.clone().create_new(true).mode(0o600).open(&name) {
         Ok(file) => {
-            file.set_permissions(std::fs::metadata(path)?.permissions())?;
+            if let Ok(database) = std::fs::metadata(path) {
+                file.set_permissions(database.permissions())?;
+            }
             Ok(file)
         }
         Err(error) if error.kind() == ErrorKind::AlreadyExists => options.open(&name),
@@ -68,13 +77,43 @@ fn open_lock(path: &Path) -> std::io::Result<File> {
     }
 }
 
-/// Takes the shared lock, after taking the file over from an earlier boot if need be.
-pub(super) fn enter(path: &Path, connection: &Connection, identity: &str) -> StoreResult<BootLock> {
+/// Takes the shared lock before the database is opened, so that nobody replaces its file meanwhile.
+/// `None` if nobody has opened it before.
+pub fn share(path: &Path) -> StoreResult<Option<BootLock>> {
+    let opened = OpenOptions::new().read(true).write(true).open(lock_path(path));
+    // An error that matters is met again by the next step.
+    let Ok(shared) = opened else { return Ok(None) };
+    shared.lock_shared().map_err(|error| io_error(&error))?;
+    Ok(Some(BootLock { shared }))
+}
+
+/// Takes the lock for the process that replaces the file; refused while others use the store.
+pub(super) fn exclude_others(path: &Path) -> StoreResult<File> {
     let file = open_lock(path).map_err(|error| io_error(&error))?;
+    for _ in 0..MAX_LOCK_ATTEMPTS {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) => std::thread::park_timeout(LOCK_RETRY_INTERVAL),
+            Err(TryLockError::Error(error)) => return Err(io_error(&error)),
+        }
+    }
+    Err(StoreError::refused(Code::InUse, path.display().to_string()))
+}
+
+/// Takes the shared lock, or keeps `early`, after taking the file over from an earlier boot if need
+/// be.
+pub(super) fn enter(
+    path: &Path,
+    connection: &Connection,
+    identity: &str,
+    early: Option<BootLock>,
+) -> StoreResult<BootLock> {
+    let open = || open_lock(path).map_err(|error| io_error(&error));
+    let file = early.map_or_else(open, |early| Ok(early.shared))?;
     for _ in 0..MAX_LOCK_ATTEMPTS {
         file.lock_shared().map_err(|error| io_error(&error))?;
         if stored(connection)?.as_deref() == Some(identity) {
-            return Ok(BootLock { _shared: file });
+            return Ok(BootLock { shared: file });
         }
         file.unlock().map_err(|error| io_error(&error))?;
         // Another process has the file open, in the recorded boot or to take it over as we do.

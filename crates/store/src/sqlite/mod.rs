@@ -6,13 +6,15 @@
 //! user code runs inside a transaction.
 
 mod audit;
-mod boot;
+pub(crate) mod backup;
+pub(crate) mod boot;
 mod checkpoint;
 pub(crate) mod connect;
 pub(crate) mod error;
 mod group;
 mod hold;
 mod mutants;
+mod report;
 pub(crate) mod schema;
 mod session;
 mod survey;
@@ -27,8 +29,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rusqlite::{Connection, OptionalExtension as _, Row};
 use tenure_core::store::{
     Abilities, Adopt, Adopted, AuditEntry, AuditRange, Checkpoint, ClaimRequest, Claimed, Closed,
-    Commit, Committed, Evict, Evicted, Forgotten, GroupDocument, HoldFate, Holder, KeptAlive,
-    Member, OpenSession, Opened, Released, Replaced, Retention, Watch,
+    Commit, Committed, DutyReport, Evict, Evicted, Forgotten, GroupDocument, HoldFate, Holder,
+    KeptAlive, Member, OpenSession, Opened, Released, Replaced, Report, Reported, Retention, Watch,
 };
 use tenure_core::{
     Clock, Code, Document, DutyKey, GroupName, Hold, InstanceId, Mutant, Note, Reason, Session,
@@ -103,6 +105,7 @@ impl Sqlite {
         if if_absent == IfAbsent::Refuse && !path.exists() {
             return Err(StoreError::refused(Code::Absent, path.display().to_string()));
         }
+        let early = boot::share(&path)?;
         let open = |priority| {
             let connection = connect::connect(&path);
             let connection = connection.map_err(|error| error::open_error(&path, error))?;
@@ -114,7 +117,7 @@ impl Sqlite {
             return Err(StoreError::refused(Code::Absent, path.display().to_string()));
         }
         schema::migrate(&mut vital, &schema::HISTORY)?;
-        let boot = boot::enter(&path, &vital.connection, &boot::identity()?)?;
+        let boot = boot::enter(&path, &vital.connection, &boot::identity()?, early)?;
         audit::trim(&mut vital)?;
         let retention = vital.read(|db, _| upkeep::retention(db))?;
         Ok(Self {
@@ -270,6 +273,20 @@ impl Sqlite {
         self.data.read(move |db, _| checkpoint::history(db, &duty)).await
     }
 
+    async fn report_store(
+        &self,
+        session: &Session,
+        reports: &[Report],
+    ) -> StoreResult<Vec<Reported>> {
+        let (session, reports) = (session.clone(), reports.to_vec());
+        self.data.write(move |db, now| report::store(db, &session, &reports, now)).await
+    }
+
+    async fn report_load(&self, duties: &[DutyKey]) -> StoreResult<Vec<Option<DutyReport>>> {
+        let duties = duties.to_vec();
+        self.data.read(move |db, _| report::load(db, &duties)).await
+    }
+
     async fn document_read(&self, group: &GroupName) -> StoreResult<GroupDocument> {
         let group = group.clone();
         self.data.read(move |db, _| group::document(db, &group)).await
@@ -320,6 +337,11 @@ impl Sqlite {
 
     async fn store_retention(&self) -> StoreResult<Retention> {
         self.data.read(|db, _| upkeep::retention(db)).await
+    }
+
+    /// The clock of this host, which SQLite writes into the tables, too.
+    async fn store_wall_clock(&self) -> StoreResult<Option<u64>> {
+        Ok(Some(crate::clock::unix_ms()))
     }
 }
 

@@ -14,6 +14,7 @@ use crate::migration::{AppliedMigration, Migration, MigrationHistory, pending};
 const MIGRATIONS: &[Migration] = &[
     Migration { number: 1, name: "ground", sql: include_str!("migrations/0001_ground.sql") },
     Migration { number: 2, name: "upkeep", sql: include_str!("migrations/0002_upkeep.sql") },
+    Migration { number: 3, name: "report", sql: include_str!("migrations/0003_report.sql") },
 ];
 
 /// Migrations of the store itself.
@@ -75,6 +76,14 @@ pub fn migrate(connection: &mut SqliteConnection, history: &MigrationHistory) ->
         }
         Ok(())
     })
+}
+
+/// Refuses a file that a newer version has changed in a way that this one would misread.
+pub(super) fn check_version(
+    connection: &Connection,
+    history: &MigrationHistory,
+) -> StoreResult<()> {
+    pending(history.migrations, &applied(connection, history)?).map(drop)
 }
 
 /// Returns the migrations as a script.

@@ -59,6 +59,7 @@ fn forget_one(
     execute(db, sql!("hold/forget"), key)?;
     execute(db, sql!("checkpoint/forget"), key)?;
     execute(db, sql!("history/forget"), key)?;
+    execute(db, sql!("report/forget"), key)?;
     let gone = Some((id, epoch));
     record(db, AuditKind::Forgotten, (group, instance), gone, reason.as_str())?;
     Ok(Forgotten::Forgotten { floor: floor(db, group)? })

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use tenure_core::store::{AuditEntry, AuditKind, Checkpoint, GroupDocument};
+use tenure_core::store::{AuditEntry, AuditKind, Checkpoint, DutyReport, GroupDocument};
 use tenure_core::{
     Code, Document, DutyId, DutyKey, Epoch, GroupName, InstanceId, LocalInstant, Nonce, Note,
     StoreError, StoreResult, Version,
 };
 use tenure_wire::cursor::InvalidCursorFile;
-use tenure_wire::folder::{self, AuditLine, Grant, GroupFile};
+use tenure_wire::folder::{self, AuditLine, Grant, GroupFile, ReportRow};
 
 use super::{GroupRows, HoldRow, SessionRow, StoreState};
 
@@ -93,10 +93,10 @@ impl GroupRows {
         }
     }
 
-    /// Returns a value that each step on durable state changes: such a step adds an audit entry, or
-    /// a new version of the group's document.
-    pub(crate) fn durable_mark(&self) -> (u64, Version) {
-        (self.last_seq, self.document.version)
+    /// Returns a value that each step on durable state changes: such a step adds an audit entry, a
+    /// new version of the group's document, or a report.
+    pub(crate) fn durable_mark(&self) -> (u64, Version, u64) {
+        (self.last_seq, self.document.version, self.reported)
     }
 
     /// Records the newest checkpoint without its document, which is in the cursor file.
@@ -116,6 +116,13 @@ impl GroupRows {
             nonce: row.nonce.to_string(),
             held: row.held,
         };
+        let report = |(id, report): (&DutyId, &DutyReport)| ReportRow {
+            id: id.as_str().to_owned(),
+            epoch: report.epoch.get(),
+            instance: report.instance.as_str().to_owned(),
+            document_base64: folder::to_base64(report.document.as_bytes()),
+            unix_ms: report.unix_ms,
+        };
         let fresh = |spent: &&u64| **spent + SPENT_MS > unix_ms;
         let spent = self.spent.iter().filter(|(_, at)| fresh(at));
         let evicted = self.sessions.iter().filter(|(_, row)| row.evicted);
@@ -127,6 +134,7 @@ impl GroupRows {
             evicted: evicted.map(|(instance, _)| instance.as_str().to_owned()).collect(),
             document_version: self.document.version.get(),
             document_base64: folder::to_base64(self.document.document.as_bytes()),
+            reports: self.reports.iter().map(report).collect(),
             last_seq: self.last_seq,
             audit: self.audit.iter().map(line).collect(),
             ..GroupFile::default()
@@ -149,6 +157,16 @@ impl GroupRows {
                 held: grant.held,
             };
             group.holds.insert(DutyId::new(grant.id.clone()).map_err(broken)?, row);
+        }
+        for row in &file.reports {
+            let document = folder::from_base64(&row.document_base64)?;
+            let report = DutyReport {
+                epoch: Epoch::new(row.epoch).map_err(broken)?,
+                instance: InstanceId::new(row.instance.clone()).map_err(broken)?,
+                document: Document::new(document).map_err(broken)?,
+                unix_ms: row.unix_ms,
+            };
+            group.reports.insert(DutyId::new(row.id.clone()).map_err(broken)?, report);
         }
         for (nonce, at) in &file.spent {
             group.spent.insert(Nonce::parse(nonce).map_err(broken)?, *at);

@@ -10,6 +10,7 @@ pub(crate) mod durable;
 mod group;
 mod hold;
 mod live;
+mod report;
 pub(crate) mod rules;
 mod session;
 mod upkeep;
@@ -17,7 +18,7 @@ mod upkeep;
 use std::collections::{BTreeMap, VecDeque};
 
 use tenure_core::store::{
-    AuditEntry, AuditKind, Checkpoint, CurrentHolder, GroupDocument, Retention,
+    AuditEntry, AuditKind, Checkpoint, CurrentHolder, DutyReport, GroupDocument, Retention,
 };
 use tenure_core::{
     DutyId, DutyKey, Epoch, GroupName, Hold, InstanceId, LocalInstant, Mutant, Nonce, Note,
@@ -44,6 +45,9 @@ pub(crate) struct GroupRows {
     pub(crate) holds: BTreeMap<DutyId, HoldRow>,
     /// Newest first, at most [`Retention::history_slots`].
     pub(crate) checkpoints: BTreeMap<DutyId, VecDeque<Checkpoint>>,
+    pub(crate) reports: BTreeMap<DutyId, DutyReport>,
+    /// Number of reports stored by this process.
+    reported: u64,
     pub(crate) document: GroupDocument,
     pub(crate) audit: VecDeque<AuditEntry>,
     pub(crate) last_seq: u64,

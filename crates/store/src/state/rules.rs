@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_core::store::{Commit, Committed, CurrentHolder, Opened, Released};
+use tenure_core::store::{Commit, Committed, CurrentHolder, Opened, Released, Reported};
 use tenure_core::{
     DutyKey, Epoch, Hold, InstanceId, Mark, Mutant, Nonce, Session, StoreResult, Version,
 };
@@ -107,6 +107,33 @@ pub(crate) fn release(last: Option<&LastGrant>, session: &Session, hold: &Hold) 
     }
 }
 
+/// Decides whether a write under a hold is allowed; if not, returns the newest epoch. `committed`
+/// is the epoch of the newest checkpoint.
+fn fence(
+    last: Option<&LastGrant>,
+    committed: Epoch,
+    session: &Session,
+    hold: &Hold,
+) -> Result<(), Epoch> {
+    let newest = last.map_or(Epoch::ZERO, |last| last.epoch).max(committed);
+    let stands = hold.is_of(session) && last.is_some_and(|last| last.stands(hold));
+    if stands && newest == hold.epoch { Ok(()) } else { Err(newest) }
+}
+
+/// Decides a report.
+pub(crate) fn report(
+    last: Option<&LastGrant>,
+    committed: Epoch,
+    session: &Session,
+    hold: &Hold,
+) -> Reported {
+    match fence(last, committed, session, hold) {
+        Ok(()) => Reported::Stored,
+        Err(_) if Mutant::R9Report.is_on() => Reported::Stored,
+        Err(newest) => Reported::Fenced { newest },
+    }
+}
+
 /// Decides a commit; `stored` is the version and epoch of the newest checkpoint.
 pub(crate) fn commit(
     last: Option<&LastGrant>,
@@ -116,11 +143,9 @@ pub(crate) fn commit(
 ) -> StoreResult<Committed> {
     let hold = &commit.hold;
     let (stored, committed) = stored;
-    let newest = last.map_or(Epoch::ZERO, |last| last.epoch).max(committed);
-    let stands = hold.is_of(session) && last.is_some_and(|last| last.stands(hold));
-    let is_current = stands && newest == hold.epoch;
-    if !is_current && !Mutant::R14Fence.is_on() {
-        return Ok(Committed::Fenced { newest });
+    match fence(last, committed, session, hold) {
+        Err(newest) if !Mutant::R14Fence.is_on() => return Ok(Committed::Fenced { newest }),
+        _ => {}
     }
     if stored != commit.expected && !Mutant::R14Version.is_on() {
         return Ok(Committed::Conflict { stored });

@@ -36,6 +36,7 @@ impl StoreState {
         let last = group.holds.remove(&duty.id).map(|row| row.instance);
         let ring = group.checkpoints.remove(&duty.id);
         let last = last.or_else(|| Some(ring?.front()?.instance.clone()));
+        group.reports.remove(&duty.id);
         let Some(last) = last else { return Forgotten::Absent };
         group.floor = group.floor.max(epoch);
         let gone = Some((duty.clone(), epoch));

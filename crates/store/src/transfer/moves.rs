@@ -1,7 +1,9 @@
 //! Moves of checkpoints from one store to another.
 
 use sha2::{Digest, Sha256};
-use tenure_core::{Code, DutyKey, Epoch, Hold, Mac, Moved, Seal, StoreError, StoreResult, Version};
+use tenure_core::{
+    CipherNonce, Code, DutyKey, Epoch, Hold, Mac, Moved, Seal, StoreError, StoreResult, Version,
+};
 
 use super::operator::{OperatorSession, StoredCheckpoint};
 use crate::signing::Keyring;
@@ -105,8 +107,8 @@ impl<'a> Move<'a> {
             let detail = "some of the checkpoints to merge are missing";
             return Err(StoreError::refused(Code::BadInput, detail));
         }
-        let payloads: Vec<_> = sources.iter().map(|source| source.stored.payload.clone()).collect();
-        let arrivals = convert(&payloads)?;
+        let payloads = sources.iter().map(|source| source.stored.payload().cloned());
+        let arrivals = convert(&payloads.collect::<StoreResult<Vec<_>>>()?)?;
         if arrivals.is_empty() {
             return Err(StoreError::refused(Code::BadInput, "the conversion yields no checkpoint"));
         }
@@ -195,18 +197,22 @@ impl<'a> Move<'a> {
         arrivals: &[Arrival],
         mark: &str,
     ) -> StoreResult<()> {
-        let signed = Some(("k".repeat(Keyring::MAX_ID), Mac::NONE));
-        let whole = Seal { signed, prev: Some(Mac::NONE), ..Seal::default() };
+        let largest = |session: &OperatorSession| {
+            let nonce = CipherNonce([0; 24]);
+            let signed = Some(("k".repeat(Keyring::MAX_ID), Mac::NONE));
+            let encrypted = session.encryptor().map(|key| (key.to_owned(), nonce));
+            Seal { signed, prev: Some(Mac::NONE), encrypted, ..Seal::default() }
+        };
         let moved = Some(Moved { to: mark.to_owned(), done: false });
         for source in sources {
             let origin = Some(source.stored.live_at());
-            let seal = Seal { moved: moved.clone(), origin, ..whole.clone() };
-            seal.join(&source.stored.payload)?;
+            let seal = Seal { moved: moved.clone(), origin, ..largest(self.from) };
+            seal.join(source.stored.payload()?)?;
         }
         for arrival in arrivals {
             let origin = Some(self.origin(sources, arrival.source));
             let away = Some(Moved { to: self.away(&arrival.duty), done: true });
-            Seal { moved: away, origin, ..whole.clone() }.join(&arrival.payload)?;
+            Seal { moved: away, origin, ..largest(self.to) }.join(&arrival.payload)?;
         }
         Ok(())
     }
@@ -268,7 +274,7 @@ impl<'a> Move<'a> {
         let Some(there) = &target.there else { return Ok(()) };
         let away = Moved { to: self.away(&target.arrival.duty), done: true };
         let at = (there.mac(), Seal { moved: Some(away), ..Seal::default() });
-        let (version, payload) = (there.version, there.payload.clone());
+        let (version, payload) = (there.version, there.payload()?.clone());
         target.there = Some(self.to.commit(&target.hold, version, at, &payload).await?);
         self.changed = true;
         Ok(())
@@ -292,7 +298,7 @@ impl<'a> Move<'a> {
             // The origin keeps version and epoch before the mark, to resume a half-done move.
             let at =
                 (stored.mac(), Seal { moved, origin: Some(stored.live_at()), ..Seal::default() });
-            let payload = stored.payload.clone();
+            let payload = stored.payload()?.clone();
             *stored = self.from.commit(hold, stored.version, at, &payload).await?;
             self.changed = true;
         }
@@ -313,7 +319,7 @@ impl<'a> Move<'a> {
         let same = read.is_some_and(|read| {
             read.version == saved.version
                 && read.seal == saved.seal
-                && read.payload == saved.payload
+                && read.payload().ok() == saved.payload().ok()
         });
         if !same {
             let (duty, name) = (&arrival.duty, self.to.name());

@@ -13,7 +13,7 @@ use tenure_core::{
 };
 
 use crate::signing::{
-    Inspected, SignatureVerdict, Signing, check_missing, check_ring, inspect, sign,
+    Inspected, Protection, SealedPlace, SignatureVerdict, check_missing, check_ring, inspect,
 };
 
 /// Identity of an operator, and how to act.
@@ -35,7 +35,7 @@ pub struct Operator {
 #[derive(Debug)]
 pub struct OperatorSession {
     store: Arc<dyn Store>,
-    signing: Signing,
+    protection: Protection,
     name: String,
     operator: Operator,
     /// Session and its holds, by group.
@@ -48,10 +48,16 @@ pub(super) struct StoredCheckpoint {
     pub(super) version: Version,
     pub(super) epoch: Epoch,
     pub(super) seal: Seal,
-    pub(super) payload: Vec<u8>,
+    /// The document, or why it cannot be decrypted.
+    payload: StoreResult<Vec<u8>>,
 }
 
 impl StoredCheckpoint {
+    /// Returns the document, unless it cannot be decrypted.
+    pub(super) fn payload(&self) -> StoreResult<&Vec<u8>> {
+        self.payload.as_ref().map_err(Clone::clone)
+    }
+
     /// Returns the signature, which that of the next version covers.
     pub(super) fn mac(&self) -> Mac {
         self.seal.signed.as_ref().map_or(Mac::NONE, |(_, mac)| *mac)
@@ -60,8 +66,19 @@ impl StoredCheckpoint {
 
 impl OperatorSession {
     /// Creates access to a bare `store`; `name` identifies it in the seals of moved checkpoints.
-    pub fn new(store: Arc<dyn Store>, signing: Signing, name: String, operator: Operator) -> Self {
-        Self { store, signing, name, operator, sessions: BTreeMap::new() }
+    pub fn new(
+        store: Arc<dyn Store>,
+        protection: impl Into<Protection>,
+        name: String,
+        operator: Operator,
+    ) -> Self {
+        let protection = protection.into();
+        Self { store, protection, name, operator, sessions: BTreeMap::new() }
+    }
+
+    /// The id of the key that encrypts.
+    pub(super) fn encryptor(&self) -> Option<&str> {
+        self.protection.encryptor()
     }
 
     /// Name of the store.
@@ -187,9 +204,15 @@ impl OperatorSession {
         Ok(())
     }
 
-    /// Loads the newest checkpoint; refuses one that must not be trusted.
+    /// Loads the newest checkpoint; refuses one that must not be trusted or cannot be decrypted.
     pub(super) async fn load(&self, duty: &DutyKey) -> StoreResult<Option<StoredCheckpoint>> {
-        if !matches!(self.signing, Signing::Require(_)) {
+        let found = self.found(duty).await?;
+        found.iter().try_for_each(|found| found.payload().map(drop))?;
+        Ok(found)
+    }
+
+    async fn found(&self, duty: &DutyKey) -> StoreResult<Option<StoredCheckpoint>> {
+        if !self.protection.is_signature_required() {
             let stored = self.stored(duty).await?;
             return stored.map(|stored| self.trusted(duty, &stored)).transpose();
         }
@@ -198,7 +221,7 @@ impl OperatorSession {
         let stored = self.stored(duty).await?;
         let trusted = stored.as_ref().map(|stored| self.trusted(duty, stored)).transpose()?;
         match &stored {
-            Some(stored) => check_ring(self.signing.keys(), duty, stored, &ring)?,
+            Some(stored) => check_ring(self.protection.signing.keys(), duty, stored, &ring)?,
             None => check_missing(duty, &ring)?,
         }
         Ok(trusted)
@@ -218,16 +241,16 @@ impl OperatorSession {
     /// Returns the newest checkpoint, even with an invalid signature, in order to replace it.
     pub(super) async fn newest(&self, duty: &DutyKey) -> StoreResult<Option<StoredCheckpoint>> {
         let stored = self.stored(duty).await?;
-        Ok(stored.map(|stored| take_apart(&stored, self.inspected(duty, &stored))))
+        Ok(stored.map(|stored| self.take_apart(duty, &stored, self.inspected(duty, &stored))))
     }
 
     fn inspected(&self, duty: &DutyKey, stored: &Checkpoint) -> Inspected {
-        inspect(self.signing.keys(), duty, stored)
+        inspect(self.protection.signing.keys(), duty, stored)
     }
 
     fn trusted(&self, duty: &DutyKey, stored: &Checkpoint) -> StoreResult<StoredCheckpoint> {
         let inspected = self.inspected(duty, stored);
-        let required = matches!(self.signing, Signing::Require(_));
+        let required = self.protection.is_signature_required();
         let bad = inspected.verdict == SignatureVerdict::Damaged
             || (required && inspected.verdict != SignatureVerdict::Good);
         if bad {
@@ -235,7 +258,18 @@ impl OperatorSession {
             let detail = format!("version {} of {duty} in {}: {what}", stored.version, self.name);
             return Err(StoreError::refused(Code::BadSignature, detail));
         }
-        Ok(take_apart(stored, inspected))
+        Ok(self.take_apart(duty, stored, inspected))
+    }
+
+    fn take_apart(
+        &self,
+        duty: &DutyKey,
+        stored: &Checkpoint,
+        inspected: Inspected,
+    ) -> StoredCheckpoint {
+        let payload = self.protection.payload(duty, stored, &inspected);
+        let Checkpoint { version, epoch, .. } = *stored;
+        StoredCheckpoint { version, epoch, seal: inspected.seal, payload }
     }
 
     /// Commits a payload under a hold, over version `expected`. An unknown outcome is settled by
@@ -248,15 +282,14 @@ impl OperatorSession {
         payload: &[u8],
     ) -> StoreResult<StoredCheckpoint> {
         let version = expected.next()?;
-        let seal = match self.signing.keys() {
-            Some(keys) => sign(keys, &hold.duty, (hold.epoch, version), prev, seal, payload),
-            None => seal,
-        };
+        let at = (hold.epoch, version);
+        let place = SealedPlace { duty: &hold.duty, at, instance: &hold.instance };
+        let (document, seal) = self.protection.seal(&place, prev, seal, payload)?;
         let session = self.session(&hold.duty.group).await?;
-        let commit = Commit { hold: hold.clone(), expected, document: seal.join(payload)? };
+        let commit = Commit { hold: hold.clone(), expected, document };
         let answer = self.store.commit(&session, std::slice::from_ref(&commit)).await;
-        let saved =
-            StoredCheckpoint { version, epoch: hold.epoch, seal, payload: payload.to_vec() };
+        let payload = Ok(payload.to_vec());
+        let saved = StoredCheckpoint { version, epoch: hold.epoch, seal, payload };
         let duty = &hold.duty;
         match answer.map(|answers| answers.into_iter().next()) {
             Ok(Some(Committed::Saved(_))) => Ok(saved),
@@ -302,11 +335,6 @@ impl OperatorSession {
             let _ = self.store.close_session(&session, &self.operator.reason).await;
         }
     }
-}
-
-fn take_apart(stored: &Checkpoint, inspected: Inspected) -> StoredCheckpoint {
-    let Inspected { seal, payload, .. } = inspected;
-    StoredCheckpoint { version: stored.version, epoch: stored.epoch, seal, payload }
 }
 
 fn held(duty: &DutyKey, holder: Option<&CurrentHolder>) -> StoreError {

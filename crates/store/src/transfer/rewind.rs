@@ -39,12 +39,13 @@ async fn under(
         let detail = format!("the history of {duty} has no valid version {to}");
         return Err(StoreError::refused(Code::BadInput, detail));
     };
+    let payload = old.payload()?;
     // The newest one is replaced even if it is invalid: that is the purpose of a rewind.
     let newest = session.newest(duty).await?;
     let (before, prev) = newest.as_ref().map_or_else(
         || (Version::ZERO, tenure_core::Mac::NONE),
         |newest| (newest.version, newest.mac()),
     );
-    let saved = session.commit(hold, before, (prev, Seal::default()), &old.payload).await?;
+    let saved = session.commit(hold, before, (prev, Seal::default()), payload).await?;
     Ok(Rewound { before, now: saved.version, epoch: saved.epoch })
 }

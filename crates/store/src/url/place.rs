@@ -1,5 +1,7 @@
 //! Identity of a store, independent of how its URL is written.
 
+use std::path::{Path, PathBuf};
+
 use super::{StoreUrl, UrlScheme, parts};
 
 impl StoreUrl {
@@ -37,12 +39,15 @@ impl StoreUrl {
 }
 
 /// Returns an absolute path, with symbolic links resolved as far as it exists.
-fn whole(path: &str) -> String {
+pub(crate) fn resolved(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.into());
     let folder = path.parent().and_then(|folder| folder.canonicalize().ok());
     let file = folder.zip(path.file_name()).map(|(folder, name)| folder.join(name));
-    let whole = path.canonicalize().ok().or(file).unwrap_or(path);
-    whole.display().to_string()
+    path.canonicalize().ok().or(file).unwrap_or(path)
+}
+
+fn whole(path: &str) -> String {
+    resolved(Path::new(path)).display().to_string()
 }
 
 /// Escapes text so that nothing in it can be mistaken for a separator.

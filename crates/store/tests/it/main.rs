@@ -1,6 +1,7 @@
 //! Behaviour of single backends, each test with the trap that it guards against.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
+mod encryption;
 #[cfg(feature = "etcd")]
 mod etcd;
 #[cfg(all(feature = "file", feature = "conformance"))]

@@ -9,6 +9,7 @@ use tenure_core::{
 };
 use tenure_duty::PutOutcome;
 use tenure_duty::observe::{HeldDuty, Operation};
+use tenure_operate::polls::PollTotals;
 use tenure_wire::exposition::DURATIONS;
 
 /// Time for which a duty that was given back is reported as not held.
@@ -89,6 +90,11 @@ pub(super) struct InstanceCounters {
     pub(super) fenced: u64,
     /// Polls by result; empty if this instance does not poll.
     pub(super) polls: BTreeMap<PollResult, u64>,
+    /// Newest results of all targets of the group, and the instant and time at which they were
+    /// read; `None` if this instance does not poll.
+    pub(super) targets: Option<(PollTotals, LocalInstant, u64)>,
+    /// Occurrences by result; empty if this instance has had none.
+    pub(super) occurrences: BTreeMap<OccurrenceResult, u64>,
     /// End of the period in which every poll is expected to fail here.
     pub(super) failing: Option<LocalInstant>,
     pub(super) groups: BTreeMap<GroupName, GroupCounters>,
@@ -116,6 +122,17 @@ tenure_core::text_enum! {
         Killed "killed" "It took too long, or its hold was lost."
         Skipped "skipped"
             "It was not started: the previous one still ran, or the hold was about to end."
+    }
+}
+
+tenure_core::text_enum! {
+    /// Result of an occurrence of a schedule, or of an attempt at it.
+    pub enum OccurrenceResult {
+        Done "done" "The command exited with 0."
+        Failed "failed" "It exited otherwise, or could not be started."
+        Interrupted "interrupted" "It was ended before it was done."
+        Skipped "skipped" "It was interrupted, and is not run again."
+        Missed "missed" "It was not started in time."
     }
 }
 

@@ -16,7 +16,7 @@ use tenure_core::{DutyId, DutyKey, Epoch, GroupName, InstanceId, LogLevel, Recor
 use tenure_duty::process;
 use tenure_operate::timestamp;
 
-use super::lock;
+use super::{ObserveSettings, lock};
 use crate::error::{SuperviseError, SystemContext as _};
 
 /// Lines that wait to be written: several for each of the 10,000 duties of an instance, which may
@@ -39,6 +39,18 @@ pub enum LogFormat {
     /// One JSON object per line.
     Json,
 }
+
+/// Format of log lines, and whether the levels of human-readable ones have colours.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LogStyle {
+    pub(super) format: LogFormat,
+    pub(super) has_colors: bool,
+}
+
+/// Styles of a terminal.
+const RED: &str = "\u{1b}[31m";
+const YELLOW: &str = "\u{1b}[33m";
+const PLAIN: &str = "\u{1b}[0m";
 
 #[derive(Debug)]
 pub(super) struct LogQueue {
@@ -79,18 +91,21 @@ pub struct LogEvent {
 
 impl LogQueue {
     pub(super) fn to_stderr(
-        format: Option<LogFormat>,
-        level: LogLevel,
+        settings: &ObserveSettings,
         instance: InstanceId,
     ) -> Result<Self, SuperviseError> {
         let is_terminal = io::stderr().is_terminal();
         let default = if is_terminal { LogFormat::Human } else { LogFormat::Json };
-        Self::start(io::stderr(), format.unwrap_or(default), level, instance)
+        let style = LogStyle {
+            format: settings.format.unwrap_or(default),
+            has_colors: settings.has_colors,
+        };
+        Self::start(io::stderr(), style, settings.level, instance)
     }
 
     pub(super) fn start(
         to: impl Write + Send + 'static,
-        format: LogFormat,
+        style: LogStyle,
         level: LogLevel,
         instance: InstanceId,
     ) -> Result<Self, SuperviseError> {
@@ -99,7 +114,7 @@ impl LogQueue {
         let (ended, end) = sync_channel(0);
         let counts = Arc::new(QueueCounts::default());
         let to = BufWriter::with_capacity(WRITE_BYTES, to);
-        let mut writer = LogWriter { to, format, instance, counts: Arc::clone(&counts) };
+        let mut writer = LogWriter { to, style, instance, counts: Arc::clone(&counts) };
         let thread = std::thread::Builder::new().name("tenure-log".to_owned());
         let running = thread.spawn(move || {
             writer.run(&lines);
@@ -160,7 +175,7 @@ pub fn json_line(event: &LogEvent) -> String {
 
 struct LogWriter<W: Write> {
     to: BufWriter<W>,
-    format: LogFormat,
+    style: LogStyle,
     instance: InstanceId,
     counts: Arc<QueueCounts>,
 }
@@ -186,7 +201,7 @@ impl<W: Write> LogWriter<W> {
                 LogLine::of_event(event, &self.instance, *unix_ms)
             }
         };
-        write_line(&mut self.to, self.format, &line);
+        write_line(&mut self.to, self.style, &line);
         self.counts.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 
@@ -200,15 +215,15 @@ impl<W: Write> LogWriter<W> {
         let (level, event) = (LogLevel::Warn, "log_dropped");
         let event = LogEvent { level, event, duty: None, reason };
         let line = LogLine::of_event(&event, &self.instance, process::unix_ms());
-        write_line(&mut self.to, self.format, &LogLine { dropped: Some(dropped), ..line });
+        write_line(&mut self.to, self.style, &LogLine { dropped: Some(dropped), ..line });
     }
 }
 
 /// Writes a whole line, so that lines of other processes do not interleave. Errors are ignored:
 /// there is nowhere to report them.
-fn write_line(to: &mut impl Write, format: LogFormat, line: &LogLine<'_>) {
-    let text = match format {
-        LogFormat::Human => line.to_text(),
+fn write_line(to: &mut impl Write, style: LogStyle, line: &LogLine<'_>) {
+    let text = match style.format {
+        LogFormat::Human => line.to_text(style.has_colors),
         // Text and numbers: this cannot fail.
         LogFormat::Json => serde_json::to_string(line).unwrap_or_default() + "\n",
     };
@@ -276,10 +291,15 @@ impl<'a> LogLine<'a> {
         }
     }
 
-    fn to_text(&self) -> String {
+    fn to_text(&self, has_colors: bool) -> String {
         let Self { timestamp, level, event, .. } = self;
+        let level = match *level {
+            "error" if has_colors => format!("{RED}{level:5}{PLAIN}"),
+            "warn" if has_colors => format!("{YELLOW}{level:5}{PLAIN}"),
+            _ => format!("{level:5}"),
+        };
         let about = self.duty.as_deref().or(self.group).unwrap_or("-");
-        let mut text = format!("{timestamp} {level:5} {event:14} {}", escaped(about));
+        let mut text = format!("{timestamp} {level} {event:14} {}", escaped(about));
         if let Some(epoch) = self.epoch {
             text += &format!(" epoch={epoch}");
         }

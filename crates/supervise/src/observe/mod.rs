@@ -19,10 +19,11 @@ use tenure_core::{
 };
 use tenure_duty::observe::{HeldDuty, Observer, Operation, commit_refusal};
 use tenure_duty::{PutOutcome, process};
+use tenure_operate::polls::PollTotals;
 
 use crate::error::SuperviseError;
 use counters::{DutyHistory, InstanceCounters, SourceLag};
-pub use counters::{PollResult, SourceEndpoint};
+pub use counters::{OccurrenceResult, PollResult, SourceEndpoint};
 use log::LogQueue;
 pub use log::{LogEvent, LogFormat, json_line};
 use server::HealthServer;
@@ -35,13 +36,15 @@ pub struct ObserveSettings {
     pub listen: Option<SocketAddr>,
     /// Format of log lines; by default human-readable on a terminal, else JSON.
     pub format: Option<LogFormat>,
+    /// Whether human-readable lines have colours.
+    pub has_colors: bool,
     /// The least important level that is logged.
     pub level: LogLevel,
 }
 
 impl Default for ObserveSettings {
     fn default() -> Self {
-        Self { listen: None, format: None, level: LogLevel::Info }
+        Self { listen: None, format: None, has_colors: false, level: LogLevel::Info }
     }
 }
 
@@ -64,7 +67,7 @@ pub fn start(
     settings: &ObserveSettings,
     observed: ObservedInstance,
 ) -> Result<Observation, SuperviseError> {
-    let log = LogQueue::to_stderr(settings.format, settings.level, observed.instance.clone())?;
+    let log = LogQueue::to_stderr(settings, observed.instance.clone())?;
     let observation = start_with(settings.listen, log, observed)?;
     postgres::follow(observation.recorder());
     Ok(observation)
@@ -136,6 +139,11 @@ impl Recorder {
         *self.0.counters().polls.entry(result).or_default() += 1;
     }
 
+    /// Counts occurrences of a schedule.
+    pub fn count_occurrences(&self, result: OccurrenceResult, count: u64) {
+        *self.0.counters().occurrences.entry(result).or_default() += count;
+    }
+
     /// Sets how far the source of a duty is ahead: the age of its oldest event that is not accepted
     /// yet, which grows from now on; `None` if there is none.
     pub fn set_lag(&self, duty: &DutyKey, endpoint: SourceEndpoint, oldest: Option<Duration>) {
@@ -151,6 +159,12 @@ impl Recorder {
     /// Reports this instance as not ready from now on: it is asked to end.
     pub fn set_leaving(&self) {
         self.0.counters().leaving = true;
+    }
+
+    /// Sets the newest results of all targets of the group.
+    pub fn set_targets(&self, totals: PollTotals) {
+        let read = (totals, self.0.observed.clock.now(), process::unix_ms());
+        self.0.counters().targets = Some(read);
     }
 
     /// Marks this instance as failing every poll until an instant; `None` clears it.

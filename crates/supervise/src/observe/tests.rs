@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde_json::Value;
 use tenure_core::{Change, Code, Epoch, Mark, Nonce, Version};
 
+use super::log::LogStyle;
 use super::*;
 
 mod log;
@@ -56,7 +57,8 @@ fn hold() -> Hold {
 fn bench(format: LogFormat, level: LogLevel) -> Bench {
     let (log, end) = pipe().unwrap();
     let instance = InstanceId::new("me-1").unwrap();
-    let log_to = LogQueue::start(end, format, level, instance.clone()).unwrap();
+    let style = LogStyle { format, has_colors: true };
+    let log_to = LogQueue::start(end, style, level, instance.clone()).unwrap();
     let clock = Arc::new(Hand::default());
     let ttl = Ttl::new(Duration::from_secs(30)).unwrap();
     let shared: Arc<dyn Clock> = Arc::<Hand>::clone(&clock);
@@ -161,7 +163,8 @@ fn read_metrics(text: &str) -> BTreeMap<String, f64> {
 fn a_port_that_is_taken_is_an_error() {
     let taken = TcpListener::bind(FREE).unwrap();
     let at = taken.local_addr().unwrap();
-    let settings = ObserveSettings { listen: Some(at), format: None, level: LogLevel::Error };
+    let level = LogLevel::Error;
+    let settings = ObserveSettings { listen: Some(at), level, ..ObserveSettings::default() };
     let observed = bench(LogFormat::Json, LogLevel::Info).handle.observer.observed.clone();
     let Err(SuperviseError::Store(error)) = start(&settings, observed) else { panic!("listens") };
     assert_eq!(error.code(), Code::Machine);

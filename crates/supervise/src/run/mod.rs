@@ -9,15 +9,15 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
 use tenure_core::text::escaped;
-use tenure_core::{BoxFuture, Code, DutyKey, StoreError};
+use tenure_core::{BoxFuture, Code, DutyKey, LocalInstant, StoreError};
 use tenure_duty::{Duties, DutyError, Guard, Membership, MembershipEvent, WorkOutcome};
 
 use crate::api::LocalApi;
 use crate::command::Variables;
 use crate::error::{SuperviseError, SystemContext as _};
-use crate::guard::{CommandInput, ExitStatus, GuardOptions, GuardProcess};
+use crate::guard::{BootTimer, CommandInput, ExitStatus, GuardOptions, GuardProcess};
 use crate::member::{self, SupervisorSettings};
-use crate::observe::{LogEvent, LogLevel, Observation, Recorder};
+use crate::observe::{LogEvent, LogLevel, Observation, OccurrenceResult, Recorder};
 use crate::process_tree::reap_all;
 use crate::scratch::Scratch;
 use crate::signals::{Signals, is_stop};
@@ -98,6 +98,25 @@ impl Assignment<'_> {
     pub fn log(&self, level: LogLevel, event: &'static str, reason: String) {
         let duty = Some((self.hold.duty().clone(), self.hold.epoch()));
         self.runner.recorder.log(LogEvent { level, event, duty, reason });
+    }
+
+    /// Counts occurrences of a schedule.
+    pub(crate) fn count_occurrences(&self, result: OccurrenceResult, count: u64) {
+        self.runner.recorder.count_occurrences(result, count);
+    }
+
+    /// Waits until an instant. Returns `false` if the work has to end before: this process was
+    /// asked to, or the hold ends.
+    pub(crate) async fn idle(&mut self, timer: &mut BootTimer, until: LocalInstant) -> bool {
+        while self.runner.stop.is_none() {
+            tokio::select! {
+                biased;
+                signal = self.runner.signals.next() => self.runner.signalled(signal),
+                () = self.hold.stopping() => return false,
+                () = timer.at(Some(until)) => return true,
+            }
+        }
+        false
     }
 
     /// Runs the command with additional environment variables, until nothing of it runs any more.

@@ -84,6 +84,10 @@ pub struct LetterQuery {
     pub provider: Option<String>,
     /// Only of this endpoint.
     pub endpoint_identity: Option<String>,
+    /// Only letters posted at or after this time, in Unix microseconds.
+    pub since: Option<i64>,
+    /// Only letters with this text in `CLASS: REASON`.
+    pub error: Option<String>,
 }
 
 /// Resolution of a pending dead letter.
@@ -126,6 +130,9 @@ pub trait DeadLetters {
     async fn letter(&self, id: Uuid) -> StorageResult<Option<StoredLetter>>;
     /// Resolves a pending letter.
     async fn resolve_letter(&self, resolve: &LetterResolution) -> Permitted<ResolveOutcome>;
+    /// Keeps a pending letter that was refused again: with the new reason, and one more attempt.
+    /// Returns whether it is pending.
+    async fn refuse_letter(&self, id: Uuid, class: &str, reason: &str) -> StorageResult<bool>;
     /// Counts the pending letters.
     async fn pending_letters(&self) -> StorageResult<u64>;
 }

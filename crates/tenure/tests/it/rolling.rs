@@ -1,9 +1,10 @@
 //! Number of moves when every member is replaced by a newer one.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tenure::{Change, Duties, Guard, Label, LeaveHandle, Record, Ttl};
+use tenure::{Change, Duties, DutyId, Guard, Label, LeaveHandle, Record, Ttl};
 use tokio::task::JoinHandle;
 
 use super::player::*;
@@ -17,17 +18,36 @@ struct Replica {
     running: JoinHandle<()>,
 }
 
+/// Duties on which work runs.
+type AtWork = Arc<Mutex<BTreeSet<DutyId>>>;
+
 impl Replica {
     async fn start(place: &Place, group: &tenure::GroupName, revision: &str) -> Self {
-        let witness = Witness::new();
         // Longer than in other tests: a live member whose session expires adds moves.
-        let ttl = Ttl::new(Duration::from_secs(6)).unwrap();
+        Self::start_with(place, group, revision, Duration::from_secs(6), AtWork::default()).await
+    }
+
+    async fn start_with(
+        place: &Place,
+        group: &tenure::GroupName,
+        revision: &str,
+        ttl: Duration,
+        at_work: AtWork,
+    ) -> Self {
+        let witness = Witness::new();
+        let ttl = Ttl::new(ttl).unwrap();
         let join = join_for(place, group, ttl, Duties::Shards(DUTIES)).observer(witness.clone());
         let membership = join.revision(Label::new(revision).unwrap()).start().await.unwrap();
         let leaver = membership.leaver();
-        let work = |guard: Guard| async move {
-            guard.stopping().await;
-            Ok::<_, std::convert::Infallible>(())
+        let work = move |guard: Guard| {
+            let at_work = at_work.clone();
+            async move {
+                let duty = &guard.duty().id;
+                assert!(at_work.lock().unwrap().insert(duty.clone()), "{duty} has two holders");
+                guard.stopping().await;
+                at_work.lock().unwrap().remove(duty);
+                Ok::<_, std::convert::Infallible>(())
+            }
         };
         let running = tokio::spawn(async move { membership.run(work).await.unwrap() });
         witness.saw(Change::Joined, 0).await;
@@ -137,6 +157,52 @@ async fn an_update_without_surge_moves_at_most_twice_the_duties() {
         }
         let (moves, detours) = (grants(&witnesses) - before, detours(&witnesses));
         assert!(moves <= 2 * DUTIES as usize + detours, "{}: {moves}, {detours}", place.name);
+        for replica in replicas {
+            replica.leave().await;
+        }
+    })
+    .await;
+}
+
+/// Waits until the document of a group has this TTL.
+async fn agreed(place: &Place, group: &tenure::GroupName, ttl: Duration) {
+    let store = place.store().await;
+    let line = format!("\nttl_ms {}\n", ttl.as_millis());
+    let mut again = tokio::time::interval(Duration::from_millis(20));
+    let agreed = async {
+        loop {
+            again.tick().await;
+            let document = store.group_document(group).await.unwrap().document;
+            if String::from_utf8_lossy(document.as_bytes()).contains(&line) {
+                return;
+            }
+        }
+    };
+    soon(ttl, agreed).await;
+}
+
+/// The group has the longest TTL of its members: the new one from the first new member on, or from
+/// the last.
+#[tokio::test]
+async fn an_update_changes_the_ttl() {
+    everywhere(|place| async move {
+        let (group, at_work) = (group(), AtWork::default());
+        let [short, long] = [6, 9].map(Duration::from_secs);
+        let start = |ttl| Replica::start_with(&place, &group, "v1", ttl, at_work.clone());
+        let (mut replicas, mut witnesses) = (Vec::new(), Vec::new());
+        for (ttl, first, last) in [(short, short, short), (long, long, long), (short, long, short)]
+        {
+            for n in 1..=MEMBERS {
+                let newer = start(ttl).await;
+                witnesses.push(newer.witness.clone());
+                replicas.push(newer);
+                if replicas.len() > MEMBERS {
+                    replicas.remove(0).leave().await;
+                }
+                agreed(&place, &group, if n < MEMBERS { first } else { last }).await;
+            }
+            settled(&replicas, &witnesses, DUTIES as usize / MEMBERS).await;
+        }
         for replica in replicas {
             replica.leave().await;
         }

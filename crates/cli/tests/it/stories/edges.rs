@@ -31,17 +31,11 @@ fn edge_while_redis_is_away_nobody_polls() {
     stage.each_alone();
 }
 
-/// A poll is shorter than its lease: the settings require it, and the timeout enforces it. Longer
-/// work needs `tenure run`, which renews in the background.
+/// The lease is renewed while work runs, under `tenure run` as under `tenure poll`.
 #[test]
 fn edge_work_longer_than_the_ttl_keeps_its_lease() {
     let Some(stage) = Stage::open(1) else { return };
     let (url, ttl) = (stage.redis.url(), ms(ttl()));
-    let targets = format!("{url}?pattern=session:*");
-    let words = ["poll", "--store", &url, "--targets", &targets, "--ttl", &ttl, "--timeout", &ttl];
-    let refused = stage.tenure.run(&[&words[..], &["--", "true"]].concat());
-    assert_eq!((refused.code, stage.after("poll:").len()), (Some(2), 0), "{refused:?}");
-
     let script = "mkfifo hold; echo $TENURE_EPOCH >> long; read line < hold; echo done >> long";
     let duty = ["run", "--store", &url, "--ttl", &ttl, "--duty", "long/x", "--", "sh", "-c"];
     let long = stage.tenure.start("long", &[&duty[..], &[script]].concat());

@@ -219,7 +219,16 @@ pub(super) fn key(duty: &str) -> DutyKey {
 
 pub(super) fn member(name: &str, entropy: u128, view: u64) -> Member {
     let failing = name.starts_with("failing");
-    let status = MemberStatus { view, failing, ..MemberStatus::with_room(10) };
+    // The TTL of its session, and the longest one that it knows of.
+    let (ttl, longest) = match name {
+        "long" => (2 * TTL, 2 * TTL),
+        "short" => (TTL / 2, TTL),
+        "unaware" => (TTL / 2, TTL / 2),
+        "older" => (0, 0),
+        _ => (TTL, TTL),
+    };
+    let [ttl, longest] = [ttl, longest].map(|ttl| Ttl::new(Duration::from_millis(ttl)).ok());
+    let status = MemberStatus { view, failing, ttl, longest, ..MemberStatus::with_room(10) };
     Member {
         instance: instance(name),
         nonce: (name != "foreign").then(|| Nonce::from_entropy(entropy)),

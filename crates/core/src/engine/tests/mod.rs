@@ -1,6 +1,7 @@
 //! Rules that one member keeps by itself, with responses supplied by the tests. The simulator tests
 //! how members interact with each other and with a store.
 
+mod agree;
 mod bench;
 mod claim;
 mod foreign;

@@ -36,6 +36,8 @@ ops! {
     Holders "holders"
     Load "load"
     Commit "commit"
+    Report "report"
+    Reports "reports"
     History "history"
     GroupDocument "group_document"
     ReplaceGroupDocument "replace_group_document"
@@ -46,6 +48,7 @@ ops! {
     Retain "retain"
     Retention "retention"
     Survey "survey"
+    WallClock "wall_clock"
 }
 
 /// Action around each call.

@@ -56,7 +56,7 @@ end
 local ms = unix_time()
 for g = 1, #gone do
   local id, epoch, holder, fence, checkpoint, history = unpack(gone[g])
-  redis.call('DEL', fence, checkpoint, history)
+  redis.call('DEL', fence, checkpoint, history, root .. 'report:' .. id)
   redis.call('HDEL', root .. 'grants', id)
   last = record(last, 'forgotten', holder, id, decimal(epoch), reason, ms)
 end

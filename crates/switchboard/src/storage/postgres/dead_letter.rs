@@ -6,7 +6,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::commit::closed;
-use super::row::{column, count, missing};
+use super::row::{column, count, from_micros, missing};
 use super::{PostgresStorage, parameters, sql};
 use crate::error::{StorageResult, SwitchboardError};
 use crate::storage::{
@@ -37,9 +37,11 @@ impl DeadLetters for PostgresStorage {
     }
 
     async fn letters(&self, query: &LetterQuery) -> StorageResult<Vec<StoredLetter>> {
-        let LetterQuery { endpoint_identity, channel, provider, .. } = query;
+        let LetterQuery { endpoint_identity, channel, provider, error, .. } = query;
         let (after, limit) = (query.after.unwrap_or_default(), count(query.limit));
-        let parameters = parameters! { after, limit, endpoint_identity, channel, provider };
+        let since = query.since.map(from_micros);
+        let parameters =
+            parameters! { after, limit, endpoint_identity, channel, provider, since, error };
         let Some(state) = &query.state else {
             return self.all(sql!("letter/list"), &parameters).await;
         };
@@ -61,6 +63,11 @@ impl DeadLetters for PostgresStorage {
             (false, true) => ResolveOutcome::Before,
             (false, false) => ResolveOutcome::Nothing,
         }))
+    }
+
+    async fn refuse_letter(&self, id: Uuid, class: &str, reason: &str) -> StorageResult<bool> {
+        let rows = self.query(sql!("letter/refuse"), &parameters! { id, class, reason }).await?;
+        Ok(!rows.is_empty())
     }
 
     async fn pending_letters(&self) -> StorageResult<u64> {

@@ -33,10 +33,14 @@ impl DeadLetters for SqliteStorage {
         let job = move |db: &Connection, _| {
             let LetterQuery { after, channel, provider, endpoint_identity: of, .. } = &query;
             let (after, limit) = (after.unwrap_or(Uuid::nil()).into_bytes(), limit(query.limit));
+            let LetterQuery { since, error, .. } = &query;
             match &query.state {
-                None => all(db, sql!("letter/list"), (after, limit, of, channel, provider)),
+                None => {
+                    let values = (after, limit, of, channel, provider, since, error);
+                    all(db, sql!("letter/list"), values)
+                }
                 Some(state) => {
-                    let values = (after, limit, of, channel, provider, state);
+                    let values = (after, limit, of, channel, provider, since, error, state);
                     all(db, sql!("letter/list_state"), values)
                 }
             }
@@ -63,6 +67,14 @@ impl DeadLetters for SqliteStorage {
             })
         };
         self.write_with(token_id, job).await
+    }
+
+    async fn refuse_letter(&self, id: Uuid, class: &str, reason: &str) -> StorageResult<bool> {
+        let (class, reason) = (class.to_owned(), reason.to_owned());
+        let job = move |db: &Connection, _| {
+            Ok(execute(db, sql!("letter/refuse"), (id.as_bytes(), class, reason))? == 1)
+        };
+        self.write(job).await
     }
 
     async fn pending_letters(&self) -> StorageResult<u64> {

@@ -21,7 +21,7 @@ mod token;
 mod wal;
 
 use std::fmt::Debug;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rusqlite::{Connection, Error, ErrorCode};
@@ -29,8 +29,8 @@ use tenure_core::{Code, StoreError};
 use tenure_duty::process;
 use tenure_store::sql::MigrationHistory;
 use tenure_store::sql::sqlite::{
-    SqliteConnection, Worker, WritePriority, connect, is_there, migrate, script as write_script,
-    statement_error,
+    BootLock, SqliteConnection, Worker, WritePriority, connect, is_there, migrate,
+    script as write_script, share, statement_error,
 };
 use tenure_store::{BootClock, IfAbsent};
 
@@ -75,6 +75,8 @@ pub struct SqliteStorage {
     reader: Worker,
     wal: wal::WalCheckpointer,
     clock: Arc<dyn WallClock>,
+    /// Nobody replaces the file while it is open.
+    _share: Option<BootLock>,
 }
 
 /// The store's clock. Only a simulation has another one than [`SystemClock`].
@@ -111,6 +113,7 @@ fn open_blocking(path: &PathBuf, if_absent: IfAbsent) -> StorageResult<SqliteSto
     if if_absent == IfAbsent::Refuse && !path.exists() {
         return Err(absent());
     }
+    let share = share(path)?;
     let connection = connect(path).map_err(statement_error)?;
     if !is_there(&connection, &HISTORY)? && if_absent == IfAbsent::Refuse {
         return Err(absent());
@@ -129,7 +132,18 @@ fn open_blocking(path: &PathBuf, if_absent: IfAbsent) -> StorageResult<SqliteSto
         reader: Worker::start("switch-reader", reader)?,
         wal: wal::WalCheckpointer::new(Worker::start("switch-log", checkpointer)?),
         clock: Arc::new(SystemClock),
+        _share: share,
     })
+}
+
+/// Returns the number of messages in the inbox of a copied file; `None` without a switchboard.
+pub fn count_messages(path: &Path) -> StorageResult<Option<u64>> {
+    let connection = Connection::open(path).map_err(statement_error)?;
+    if !is_there(&connection, &HISTORY)? {
+        return Ok(None);
+    }
+    let count = connection.query_row(sql!("inbox/count"), [], |row| row.get::<_, i64>(0));
+    Ok(Some(count.map_err(statement_error)?.unsigned_abs()))
 }
 
 /// Classifies an error before `COMMIT`: a row that can never be stored is `Unstorable`.

@@ -23,7 +23,7 @@ impl SqliteStorage {
         migrate(&mut connection, &HISTORY)?;
         let worker = Worker::on_caller(connection);
         let wal = WalCheckpointer::new(worker.clone());
-        Ok(Self { writer: worker.clone(), reader: worker, wal, clock })
+        Ok(Self { writer: worker.clone(), reader: worker, wal, clock, _share: None })
     }
 
     /// Copies the database, as a backup does.

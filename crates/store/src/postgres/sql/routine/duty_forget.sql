@@ -92,6 +92,8 @@ BEGIN
         WHERE x.group_name = v_hold.group_name AND x.duty = v_hold.duty;
         DELETE FROM tenure.history x
         WHERE x.group_name = v_hold.group_name AND x.duty = v_hold.duty;
+        DELETE FROM tenure.report x
+        WHERE x.group_name = v_hold.group_name AND x.duty = v_hold.duty;
         -- The floor rises in the transaction that deletes the epoch (R2).
         INSERT INTO tenure.group_floor AS f (group_name, epoch) VALUES (v_hold.group_name, v_epoch)
         ON CONFLICT (group_name) DO UPDATE SET epoch = greatest(f.epoch, excluded.epoch)

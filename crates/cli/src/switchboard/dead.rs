@@ -1,0 +1,539 @@
+//! `tenure dead`: dead letters, the events that connectors gave up.
+
+use std::process::ExitCode;
+
+use clap::{Subcommand, ValueEnum};
+use serde_json::{Value, json};
+use tenure_core::text::counted;
+use tenure_core::{Code, StoreError};
+use tenure_operate::explain::PastTime;
+use tenure_switchboard::replay::{ReplayOutcome, replay};
+use tenure_switchboard::storage::{
+    LetterQuery, LetterResolution, ResolveOutcome, Storage, StoredLetter,
+};
+use tenure_wire::ingest::{Fields, Rules};
+use uuid::Uuid;
+
+use super::token::micros;
+use super::{ago, at, check_text, decision, fields, now, open};
+use crate::args::{Global, quoted};
+use crate::failure::Failure;
+use crate::limits::check_count;
+use crate::operate::read_time;
+use crate::output::{note_dry_run, shown, to_stderr, to_stdout};
+use crate::progress;
+use crate::table::{or_dash, table};
+
+/// Letters per read: each may be large.
+const PAGE_LETTERS: usize = 8;
+/// Maximum of `--limit`, which bounds the memory of a report.
+const MAX_LETTERS: usize = 100_000;
+/// Exit code if a letter was refused again.
+const REFUSED_AGAIN: u8 = 1;
+
+#[derive(Subcommand)]
+pub(crate) enum DeadCommand {
+    /// List dead letters, oldest first
+    Ls(ListArgs),
+    /// Show a dead letter: its reason, its times, and its envelope
+    Show {
+        /// Id, from `tenure dead ls`
+        id: String,
+        /// Write only the envelope, byte for byte
+        #[arg(long)]
+        raw: bool,
+    },
+    /// Submit the events of dead letters again; each takes effect once
+    Replay(ReplayArgs),
+    /// End dead letters without submitting their events
+    Discard(DiscardArgs),
+}
+
+/// Selection of letters by their content.
+#[derive(clap::Args)]
+pub(crate) struct LetterFilter {
+    /// Only letters of this channel
+    #[arg(long, value_name = "NAME")]
+    channel: Option<String>,
+    /// Only letters of this provider
+    #[arg(long, value_name = "NAME")]
+    provider: Option<String>,
+    /// Only letters of this endpoint
+    #[arg(long, value_name = "IDENTITY")]
+    endpoint: Option<String>,
+    /// Only letters whose error has this text, as in timeout; an error is CLASS: REASON
+    #[arg(long, value_name = "TEXT")]
+    error: Option<String>,
+    /// Only letters posted since this time: 2026-02-15T10:00:00Z, or 1h for an hour ago
+    #[arg(long, value_name = "TIME")]
+    since: Option<String>,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ListArgs {
+    #[command(flatten)]
+    filter: LetterFilter,
+    /// Only letters in this state
+    #[arg(long, value_enum, default_value = "pending")]
+    state: LetterState,
+    /// Continue after this id
+    #[arg(long, value_name = "ID")]
+    after: Option<String>,
+    /// Maximum number of letters, up to 100000
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    limit: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum LetterState {
+    /// Not replayed or discarded yet
+    Pending,
+    /// Its event was submitted again
+    Replayed,
+    /// Ended without an effect
+    Discarded,
+    /// Any of these
+    All,
+}
+
+/// Letters to end: named, or all that match.
+#[derive(clap::Args)]
+pub(crate) struct LetterSelection {
+    /// Ids, from `tenure dead ls`
+    #[arg(value_name = "ID", required_unless_present = "all")]
+    ids: Vec<String>,
+    /// Every pending letter that the filters select
+    #[arg(long, conflicts_with = "ids")]
+    all: bool,
+    #[command(flatten)]
+    filter: LetterFilter,
+    /// Maximum number of letters with --all, oldest first, up to 100000
+    #[arg(long, value_name = "N", default_value_t = 10_000, conflicts_with = "ids")]
+    limit: usize,
+    /// Print what would happen and change nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ReplayArgs {
+    #[command(flatten)]
+    selection: LetterSelection,
+    /// Event fields that `ingest.v1` does not define, as for `tenure serve`
+    #[arg(long, value_name = "refused|kept", default_value = "refused")]
+    #[arg(env = "TENURE_FIELDS", value_parser = super::serve::fields)]
+    fields: Fields,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct DiscardArgs {
+    #[command(flatten)]
+    selection: LetterSelection,
+    /// Reason, kept with the letters
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
+}
+
+pub(crate) async fn run(command: DeadCommand, global: &Global) -> Result<ExitCode, Failure> {
+    let text = match command {
+        DeadCommand::Ls(args) => ls(&args, global).await?,
+        DeadCommand::Show { id, raw } => show(&id, raw, global).await?,
+        DeadCommand::Replay(args) => return args.run(global).await,
+        DeadCommand::Discard(args) => return args.run(global).await,
+    };
+    to_stdout(text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn letter_id(text: &str) -> Result<Uuid, Failure> {
+    Uuid::try_parse(text).map_err(|_| {
+        let text = quoted(text);
+        Failure::Usage(format!("{text} is not the id of a dead letter; see `tenure dead ls`"))
+    })
+}
+
+async fn find(storage: &dyn Storage, id: Uuid) -> Result<StoredLetter, Failure> {
+    let found = storage.letter(id).await?;
+    found.ok_or_else(|| StoreError::refused(Code::NoSuchLetter, id.to_string()).into())
+}
+
+impl LetterFilter {
+    fn is_empty(&self) -> bool {
+        let Self { channel, provider, endpoint, error, since } = self;
+        [channel, provider, endpoint, error, since].into_iter().all(Option::is_none)
+    }
+
+    fn query(&self) -> Result<LetterQuery, Failure> {
+        let time = |text: &str| {
+            Ok::<_, Failure>(match read_time("--since", text)? {
+                PastTime::At(ms) => ms.saturating_mul(1000),
+                PastTime::Ago(time) => now().saturating_sub(micros(time)),
+            })
+        };
+        Ok(LetterQuery {
+            channel: self.channel.clone(),
+            provider: self.provider.clone(),
+            endpoint_identity: self.endpoint.clone(),
+            error: self.error.clone(),
+            since: self.since.as_deref().map(time).transpose()?,
+            ..LetterQuery::default()
+        })
+    }
+}
+
+/// Letters of a query, a few in memory at a time.
+struct LetterPages<'a> {
+    storage: &'a dyn Storage,
+    query: LetterQuery,
+    /// Number of letters that may still be read.
+    left: usize,
+    /// Whether the last page was full.
+    more: bool,
+}
+
+impl<'a> LetterPages<'a> {
+    fn new(storage: &'a dyn Storage, query: LetterQuery, limit: usize) -> Self {
+        Self { storage, query, left: limit, more: true }
+    }
+
+    /// Returns the next letters; none at the end.
+    async fn next(&mut self) -> Result<Vec<StoredLetter>, StoreError> {
+        if !self.more || self.left == 0 {
+            return Ok(Vec::new());
+        }
+        self.query.limit = PAGE_LETTERS.min(self.left);
+        let page = self.storage.letters(&self.query).await?;
+        self.more = page.len() == self.query.limit;
+        self.left -= page.len();
+        self.query.after = page.last().map_or(self.query.after, |kept| Some(kept.letter.id));
+        Ok(page)
+    }
+
+    /// Whether letters may be left beyond the limit.
+    async fn is_cut(&mut self) -> Result<bool, StoreError> {
+        self.left = 1;
+        Ok(!self.next().await?.is_empty())
+    }
+}
+
+async fn ls(args: &ListArgs, global: &Global) -> Result<String, Failure> {
+    check_count("--limit", args.limit, 1, MAX_LETTERS)?;
+    let after = args.after.as_deref().map(letter_id).transpose()?;
+    let state = match args.state {
+        LetterState::All => None,
+        state => state.to_possible_value().map(|value| value.get_name().to_owned()),
+    };
+    let query = LetterQuery { after, state, ..args.filter.query()? };
+    let storage = open(global).await?;
+    let mut pages = LetterPages::new(&*storage, query, args.limit);
+    let (mut rows, mut values) = (Vec::new(), Vec::new());
+    loop {
+        let page = pages.next().await?;
+        if page.is_empty() {
+            break;
+        }
+        match global.json {
+            true => values.extend(page.iter().map(value)),
+            false => rows.extend(page.iter().map(row)),
+        }
+        progress::describe(&format!("reading dead letters: {}", rows.len()));
+    }
+    let last = pages.query.after;
+    let next = if pages.is_cut().await? { last.map(|id| id.to_string()) } else { None };
+    Ok(global.show(&json!({ "letters": values, "next_after": next }), || {
+        if rows.is_empty() {
+            to_stderr("there is no such dead letter");
+        }
+        if let Some(next) = &next {
+            to_stderr(&format!("there are more: continue with --after {next}"));
+        }
+        let heads = ["ID", "STATE", "POSTED", "SOURCE", ">ATTEMPTS", ">BYTES", "ERROR"];
+        table(heads, rows)
+    }))
+}
+
+async fn show(id: &str, raw: bool, global: &Global) -> Result<String, Failure> {
+    if raw && global.json {
+        return Err(Failure::Usage("--raw and --json exclude each other".to_owned()));
+    }
+    let kept = find(&*open(global).await?, letter_id(id)?).await?;
+    if raw {
+        return Ok(kept.letter.envelope);
+    }
+    let mut whole = value(&kept);
+    whole["envelope"] = serde_json::from_str(&kept.letter.envelope).unwrap_or_default();
+    whole["envelope_text"] = kept.letter.envelope.as_str().into();
+    Ok(global.show(&whole, || describe(&kept)))
+}
+
+fn source(kept: &StoredLetter) -> String {
+    let letter = &kept.letter;
+    shown(&format!("{}/{}/{}", letter.channel, letter.provider, letter.endpoint_identity))
+}
+
+fn error(kept: &StoredLetter) -> String {
+    shown(&format!("{}: {}", kept.letter.error_class, kept.letter.reason))
+}
+
+fn row(kept: &StoredLetter) -> [String; 7] {
+    [
+        kept.letter.id.to_string(),
+        kept.state.clone(),
+        at(kept.posted_at),
+        source(kept),
+        kept.letter.attempts.to_string(),
+        kept.letter.envelope.len().to_string(),
+        error(kept),
+    ]
+}
+
+fn value(kept: &StoredLetter) -> Value {
+    let letter = &kept.letter;
+    json!({
+        "id": letter.id.to_string(),
+        "state": kept.state,
+        "posted_at": at(kept.posted_at),
+        "source": {
+            "channel": letter.channel,
+            "provider": letter.provider,
+            "endpoint_identity": letter.endpoint_identity,
+        },
+        "external_event_id": letter.external_event_id,
+        "error_class": letter.error_class,
+        "reason": letter.reason,
+        "attempts": letter.attempts,
+        "bytes": letter.envelope.len(),
+        "duty": kept.duty,
+        "token_id": kept.token_id,
+        "resolved_at": kept.resolved_at.map(at),
+        "resolved_by": kept.resolved_by,
+        "resolution": kept.resolution,
+        "request_id": kept.request_id.map(|id| id.to_string()),
+    })
+}
+
+fn describe(kept: &StoredLetter) -> String {
+    let letter = &kept.letter;
+    let text = |text: &Option<String>| text.as_deref().map(shown);
+    let ended = kept.resolved_at.map(|ended| {
+        let by = or_dash(text(&kept.resolved_by));
+        format!("{} by {by}: {}", at(ended), or_dash(text(&kept.resolution)))
+    });
+    fields([
+        ("letter", Some(letter.id.to_string())),
+        ("state", Some(kept.state.clone())),
+        ("source", Some(source(kept))),
+        ("event", text(&letter.external_event_id)),
+        ("error", Some(error(kept))),
+        ("attempts", Some(letter.attempts.to_string())),
+        ("posted", Some(format!("{} ({})", at(kept.posted_at), ago(kept.posted_at)))),
+        ("duty", text(&kept.duty)),
+        ("token", text(&kept.token_id)),
+        ("ended", ended),
+        ("request", kept.request_id.map(|id| id.to_string())),
+        ("bytes", Some(letter.envelope.len().to_string())),
+        ("envelope", Some(shown(&letter.envelope))),
+    ])
+}
+
+/// Outcome for one letter.
+struct LetterOutcome {
+    id: Uuid,
+    outcome: &'static str,
+    request_id: Option<Uuid>,
+    detail: String,
+}
+
+impl LetterOutcome {
+    fn of(id: Uuid, outcome: &'static str) -> Self {
+        Self { id, outcome, request_id: None, detail: String::new() }
+    }
+
+    fn value(&self) -> Value {
+        json!({
+            "id": self.id.to_string(),
+            "outcome": self.outcome,
+            "request_id": self.request_id.map(|id| id.to_string()),
+            "detail": self.detail,
+        })
+    }
+
+    fn row(&self) -> [String; 4] {
+        let detail = Some(shown(&self.detail)).filter(|detail| !detail.is_empty());
+        [self.id.to_string(), self.outcome.to_owned(), or_dash(self.request_id), or_dash(detail)]
+    }
+}
+
+/// What is done with each selected letter.
+trait EndLetter {
+    const DOING: &'static str;
+    async fn end(
+        &self,
+        storage: &dyn Storage,
+        kept: &StoredLetter,
+    ) -> Result<LetterOutcome, StoreError>;
+}
+
+impl LetterSelection {
+    /// Ends the letters one after the other. A named letter must exist before any is changed.
+    async fn run(&self, global: &Global, end: &impl EndLetter) -> Result<ExitCode, Failure> {
+        check_count("--limit", self.limit, 1, MAX_LETTERS)?;
+        if !self.all && !self.filter.is_empty() {
+            return Err(Failure::Usage("filters select letters for --all, not ids".to_owned()));
+        }
+        let ids = self.ids.iter().map(|id| letter_id(id)).collect::<Result<Vec<_>, _>>()?;
+        let query = LetterQuery { state: Some("pending".to_owned()), ..self.filter.query()? };
+        let storage = &*open(global).await?;
+        for id in &ids {
+            find(storage, *id).await?;
+        }
+        let mut done = Vec::new();
+        let mut pages = LetterPages::new(storage, query, if self.all { self.limit } else { 0 });
+        let ended = self.end_all(storage, &ids, &mut pages, end, &mut done).await;
+        let cut = if self.all && ended.is_ok() { pages.is_cut().await? } else { false };
+        let text = self.report(global, &done, cut);
+        if let Err(failure) = ended {
+            let kept = "the letters above; all others are unchanged: run the same command again";
+            return Err(Failure::partly(text, failure, kept));
+        }
+        to_stdout(text)?;
+        let refused = done.iter().any(|letter| letter.outcome == REFUSED);
+        Ok(if refused { ExitCode::from(REFUSED_AGAIN) } else { ExitCode::SUCCESS })
+    }
+
+    async fn end_all<T: EndLetter>(
+        &self,
+        storage: &dyn Storage,
+        ids: &[Uuid],
+        pages: &mut LetterPages<'_>,
+        end: &T,
+        done: &mut Vec<LetterOutcome>,
+    ) -> Result<(), StoreError> {
+        for id in ids {
+            progress::describe(&format!("{} {} of {}", T::DOING, done.len() + 1, ids.len()));
+            match storage.letter(*id).await? {
+                Some(kept) => done.push(end.end(storage, &kept).await?),
+                None => done.push(LetterOutcome::of(*id, "absent")),
+            }
+        }
+        loop {
+            let page = pages.next().await?;
+            if page.is_empty() {
+                return Ok(());
+            }
+            for kept in &page {
+                progress::describe(&format!("{} {}", T::DOING, done.len() + 1));
+                done.push(end.end(storage, kept).await?);
+            }
+        }
+    }
+
+    fn report(&self, global: &Global, done: &[LetterOutcome], cut: bool) -> String {
+        let letters: Vec<Value> = done.iter().map(LetterOutcome::value).collect();
+        let value = json!({ "dry_run": self.dry_run, "letters": letters, "more": cut });
+        global.show(&value, || {
+            note_dry_run(self.dry_run);
+            if done.is_empty() {
+                to_stderr("no pending dead letter matches");
+                return String::new();
+            }
+            if cut {
+                to_stderr("more letters match: run the same command again");
+            }
+            let refused = done.iter().filter(|letter| letter.outcome == REFUSED).count();
+            if refused > 0 {
+                let letters = counted(refused, "letter", "letters");
+                to_stderr(&format!("refused again and kept with the new reason: {letters}"));
+            }
+            table(["ID", "OUTCOME", "REQUEST_ID", "DETAIL"], done.iter().map(LetterOutcome::row))
+        })
+    }
+}
+
+const REFUSED: &str = "refused";
+
+/// Replays letters.
+struct Replay {
+    rules: Rules,
+    dry_run: bool,
+}
+
+impl EndLetter for Replay {
+    const DOING: &'static str = "replaying dead letter";
+
+    async fn end(
+        &self,
+        storage: &dyn Storage,
+        kept: &StoredLetter,
+    ) -> Result<LetterOutcome, StoreError> {
+        let by = decision("replayed unchanged");
+        let of = |outcome| LetterOutcome::of(kept.letter.id, outcome);
+        Ok(match replay(storage, &self.rules, kept, &by, self.dry_run).await? {
+            ReplayOutcome::Replayed { request_id, duplicate } => {
+                let outcome = if duplicate { "duplicate" } else { "replayed" };
+                LetterOutcome { request_id, ..of(outcome) }
+            }
+            ReplayOutcome::Refused(detail) => LetterOutcome { detail, ..of(REFUSED) },
+            ReplayOutcome::Ended(state) => already(kept, &state),
+        })
+    }
+}
+
+/// Outcome for a letter that was ended before.
+fn already(kept: &StoredLetter, state: &str) -> LetterOutcome {
+    let mut before = LetterOutcome::of(kept.letter.id, "unchanged");
+    before.request_id = kept.request_id;
+    before.detail = format!("already {state}");
+    before
+}
+
+/// Discards letters.
+struct Discard {
+    reason: String,
+    dry_run: bool,
+}
+
+impl EndLetter for Discard {
+    const DOING: &'static str = "discarding dead letter";
+
+    async fn end(
+        &self,
+        storage: &dyn Storage,
+        kept: &StoredLetter,
+    ) -> Result<LetterOutcome, StoreError> {
+        let id = kept.letter.id;
+        if kept.state != "pending" {
+            return Ok(already(kept, &kept.state));
+        }
+        if self.dry_run {
+            return Ok(LetterOutcome::of(id, "discarded"));
+        }
+        let decision = decision(&self.reason);
+        let resolution = LetterResolution { id, state: "discarded", decision, request_id: None };
+        Ok(match storage.resolve_letter(&resolution).await? {
+            Ok(ResolveOutcome::Done) => LetterOutcome::of(id, "discarded"),
+            _ => already(kept, "ended by another operator"),
+        })
+    }
+}
+
+impl ReplayArgs {
+    async fn run(&self, global: &Global) -> Result<ExitCode, Failure> {
+        let channels = open(global).await?.channels().await?;
+        let rules = Rules::new(channels, self.fields);
+        let dry_run = self.selection.dry_run;
+        self.selection.run(global, &Replay { rules, dry_run }).await
+    }
+}
+
+impl DiscardArgs {
+    async fn run(&self, global: &Global) -> Result<ExitCode, Failure> {
+        let reason = check_text("--reason", &self.reason)?;
+        let LetterSelection { all, filter, dry_run, .. } = &self.selection;
+        if *all && filter.is_empty() {
+            let what = "--all needs a filter, such as --endpoint or --error";
+            return Err(Failure::Usage(what.to_owned()));
+        }
+        self.selection.run(global, &Discard { reason, dry_run: *dry_run }).await
+    }
+}

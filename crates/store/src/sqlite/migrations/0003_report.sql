@@ -1,0 +1,12 @@
+-- Reports. Programs from before may go on: they neither write nor read any.
+
+-- The newest report on each duty: how its work goes, written by its holder.
+CREATE TABLE report (
+    group_name TEXT NOT NULL,
+    duty TEXT NOT NULL,
+    epoch INTEGER NOT NULL,
+    instance TEXT NOT NULL,
+    document BLOB NOT NULL,
+    unix_ms INTEGER NOT NULL,
+    PRIMARY KEY (group_name, duty)
+) STRICT, WITHOUT ROWID;

@@ -1,0 +1,2 @@
+UPDATE dead_letter SET error_class = ?2, reason = ?3, attempts = attempts + 1
+WHERE id = ?1 AND state = 'pending'
