@@ -157,7 +157,7 @@ mod tests {
     use std::sync::Arc;
 
     use tenure_core::store::{Evict, OpenSession};
-    use tenure_core::{Note, Reason, Ttl};
+    use tenure_core::{Note, Reason, Ttl, Version};
     use tenure_duty::process;
     use tenure_store::{BootClock, Memory};
 
@@ -253,6 +253,11 @@ mod tests {
         store.evict(&group, &id("old"), Evict::Now, &reason).await.unwrap();
         join(&store, "g", "new", "old").await;
         assert_eq!(instance(&store, &group, &id("old")).await.unwrap(), id("old"));
+        // A directive names one that the trail has forgotten.
+        let document = GroupConfig { cordoned: [id("bot")].into(), ..GroupConfig::default() };
+        let document = document.document().unwrap();
+        store.replace_group_document(&group, Version::ZERO, &document).await.unwrap();
+        assert_eq!(instance(&store, &group, &id("bot")).await.unwrap(), id("bot"));
     }
 
     #[tokio::test]
@@ -266,6 +271,9 @@ mod tests {
         assert_eq!(found(WEB_10).await, [format!("g {WEB_10}"), format!("other {WEB_10}")]);
         assert_eq!(found("web-1").await, [format!("g {WEB_1}"), "other api-9".to_owned()]);
         assert_eq!(found("api").await, [format!("other {WEB_10}")]);
+        // An id in one group does not mean a name in another.
+        join(&store, "other", "api-8", "bot-a-7f").await;
+        assert_eq!(found("bot-a-7f").await, ["g bot-a-7f"]);
         let error = in_all_groups(&store, &id("nobody")).await.unwrap_err();
         assert_eq!(error.code(), Code::NotThere);
         assert!(error.to_string().ends_with("nobody is not a member of any group"), "{error}");

@@ -9,7 +9,7 @@ use tenure_core::{Code, Problem, Store, StoreError};
 use tenure_operate::drain::{ActiveDrain, DrainEvent, DrainOptions, DrainProgress, start};
 use tenure_supervise::Signals;
 
-use super::{InstanceArgs, duties, end_signal, ended_by, for_each, note_edit, some_of};
+use super::{InstanceArgs, duties, end_signal, ended_by, for_each, note_edits, some_of};
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::output::{StatusLine, shown, to_stderr, to_stdout};
@@ -63,7 +63,7 @@ impl DrainArgs {
         let show = |drains: &[ActiveDrain]| word.show(global, drains, sentence);
         let mut drains = for_each(targets, self.dry_run, begin, show).await?;
         if !json {
-            drains.iter().for_each(|drain| note_edit(&drain.edit));
+            note_edits(drains.iter().map(|drain| &drain.edit));
         }
         if mode.is_none() || self.dry_run {
             to_stdout(show(&drains))?;

@@ -142,10 +142,16 @@ pub(crate) fn read_time(option: &str, text: &str) -> Result<PastTime, Failure> {
 
 /// Prints notes on a change to standard error.
 fn note_edit(edit: &EditSummary) {
-    if !edit.pruned.is_empty() {
-        to_stderr(&format!("dropped directives of instances that ended: {}", edit.pruned.len()));
+    note_edits(std::iter::once(edit));
+}
+
+/// Prints notes on changes of several groups to standard error.
+fn note_edits<'a>(mut edits: impl Iterator<Item = &'a EditSummary> + Clone) {
+    let pruned: usize = edits.clone().map(|edit| edit.pruned.len()).sum();
+    if pruned > 0 {
+        to_stderr(&format!("dropped directives of instances that ended: {pruned}"));
     }
-    note_dry_run(edit.dry_run);
+    note_dry_run(edits.any(|edit| edit.dry_run));
 }
 
 /// Picks the value for an unchanged document, a change, or a dry run of a change.

@@ -3,7 +3,7 @@
 use tenure_core::InstanceId;
 use tenure_operate::share::{Share, ShareChange, ShareOptions, ShareReport, set_share};
 
-use super::{InstanceArgs, InstanceWord, by_outcome, for_each, note_edit};
+use super::{InstanceArgs, InstanceWord, by_outcome, for_each, note_edits};
 use crate::args::{Global, name};
 use crate::failure::Failure;
 use crate::output::to_stderr;
@@ -87,6 +87,7 @@ async fn run(
     let show = |changed: &[ShareReport]| word.show(global, changed, sentence);
     let changed = for_each(targets, dry_run, set, show).await?;
     if !global.json {
+        note_edits(changed.iter().map(|report| &report.edit));
         changed.iter().for_each(note);
     }
     Ok(show(&changed))
@@ -94,7 +95,6 @@ async fn run(
 
 /// Prints notes on a change to standard error.
 fn note(changed: &ShareReport) {
-    note_edit(&changed.edit);
     let instance = &changed.instance;
     if changed.drained {
         to_stderr(&format!("{instance} is drained: it gets no duties until the drain is undone"));

@@ -356,6 +356,7 @@ fn bash_completes_names_from_the_store() {
     check("tenure explain gm%3Aail/c", &["gm%3Aail/c"]);
     check("tenure checkpoint get j", &["jobs/stored"]);
     check("tenure run --duty jobs/", &["jobs/stored"]);
+    check("tenure audit jobs/", &["jobs/stored"]);
     check("tenure gua", &[]);
     check(&format!("tenure --store {url} ls p"), &["poll"]);
     check(&format!("tenure ls --store={url} p"), &["poll"]);

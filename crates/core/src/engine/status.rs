@@ -141,13 +141,13 @@ pub(super) fn numbered_name(base: &Label, current: Option<&Label>, taken: &[Take
             .unwrap_or_else(|_| base.clone()),
     };
     let is_taken = |name: &Label| taken.iter().any(|other| other.name == *name);
-    // Of one more name than the others have, one is free.
-    let free = |most: usize| (1..=most).map(numbered).find(|name| !is_taken(name));
-    let any = || free(taken.len() + 1).unwrap_or_else(|| base.clone());
-    let Some(current) = current else { return any() };
-    if taken.iter().any(|other| other.name == *current && !other.yields) {
-        return any();
-    }
+    let is_lost =
+        |current: &Label| taken.iter().any(|other| other.name == *current && !other.yields);
+    let Some(current) = current.filter(|current| !is_lost(current)) else {
+        // One of these is free: they are more than the others.
+        let names = (1..=taken.len() + 1).map(numbered);
+        return names.into_iter().find(|name| !is_taken(name)).unwrap_or_else(|| base.clone());
+    };
     let number = |name: &Label| {
         let number = name.as_str().strip_prefix(base.as_str())?.strip_prefix(NUMBER_MARK)?;
         number.parse::<usize>().ok()
