@@ -179,7 +179,7 @@ pub(crate) enum TenureCommand {
     /// List connectors and their state; archive or delete them
     #[command(subcommand)]
     Connectors(connectors::ConnectorCommand),
-    /// Adopt a restored store, or set how much history a store keeps
+    /// Back up and restore a store, adopt a restored one, set how much history is kept
     #[command(subcommand)]
     Store(crate::store::StoreCommand),
     /// Create the store, or update its schema
