@@ -146,6 +146,10 @@ pub async fn timeline(
 ) -> Result<Timeline, OperateError> {
     let TimelineOptions { scope, since, until, limit } = options;
     let [since, until] = [resolve(store, *since).await?, resolve(store, *until).await?];
+    if since.zip(until).is_some_and(|(since, until)| since > until) {
+        let what = "the period ends before it begins";
+        return Err(OperateError::refused(Code::BadInput, what));
+    }
     let mut reader = TimelineReader {
         events: BTreeMap::new(),
         limit: *limit,

@@ -442,8 +442,8 @@ impl LetterSelection {
             }
             let refused = done.iter().filter(|letter| letter.outcome == REFUSED).count();
             if refused > 0 {
-                let letters = counted(refused, "letter was", "letters were");
-                to_stderr(&format!("{letters} refused again and stay pending"));
+                let letters = counted(refused, "letter", "letters");
+                to_stderr(&format!("refused again and kept with the new reason: {letters}"));
             }
             table(["ID", "OUTCOME", "REQUEST_ID", "DETAIL"], done.iter().map(LetterOutcome::row))
         })

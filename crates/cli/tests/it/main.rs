@@ -6,6 +6,7 @@
 )]
 
 mod api;
+mod audit;
 mod beat;
 mod bucket;
 mod checkpoint;

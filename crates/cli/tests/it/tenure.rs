@@ -53,7 +53,8 @@ impl Tenure {
         command.args(words).current_dir(self.folder.path());
         let ours = |name: &str| {
             let published = ["CONNECTOR_", "REDIS_", "PORT", "LOG_", "DATABASE_URL", "ETCD_"];
-            published.iter().any(|start| name.starts_with(start))
+            let published = published.into_iter().chain(["NO_COLOR", "CLICOLOR"]);
+            published.into_iter().any(|start| name.starts_with(start))
                 || name.starts_with("TENURE_") && !name.starts_with("TENURE_TEST_")
         };
         for (name, _) in std::env::vars().filter(|(name, _)| ours(name)) {

@@ -4,6 +4,7 @@ mod access;
 mod channel;
 mod connectors;
 mod crash;
+mod dead;
 mod ending;
 mod fence;
 mod heartbeat;

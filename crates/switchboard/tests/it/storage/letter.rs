@@ -185,6 +185,54 @@ pub async fn letters_of_one_source(place: Place) {
     }
 }
 
+/// Letters are filtered by class and reason, and by the time of posting.
+pub async fn letters_by_error_and_time(place: Place) {
+    let mut ids = Vec::new();
+    for (name, class, reason) in
+        [("a", "timeout", "no answer"), ("b", "other", "timeout?"), ("c", "other", "100%_x")]
+    {
+        let mut letter = letter(name);
+        (letter.error_class, letter.reason) = (class.to_owned(), reason.to_owned());
+        place.storage.post_letter(&letter, None, None).await.unwrap();
+        ids.push(letter.id);
+    }
+    let posted = place.storage.letter(ids[1]).await.unwrap().unwrap().posted_at;
+    for state in [None, Some("pending".to_owned())] {
+        let all = LetterQuery { limit: 9, state, ..LetterQuery::default() };
+        let list = async |query: LetterQuery| {
+            let letters = place.storage.letters(&query).await.unwrap();
+            letters.into_iter().map(|it| it.letter.id).collect::<Vec<_>>()
+        };
+        let by = async |text: &str| {
+            list(LetterQuery { error: Some(text.to_owned()), ..all.clone() }).await
+        };
+        assert_eq!(by("timeout").await, ids[..2]);
+        assert_eq!(by("other: timeout").await, ids[1..2]);
+        assert_eq!(by("%_").await, ids[2..], "the text has no wildcards");
+        assert_eq!(by("TIMEOUT").await, []);
+        assert_eq!(list(LetterQuery { since: Some(posted), ..all.clone() }).await, ids[1..]);
+        assert_eq!(list(LetterQuery { since: Some(i64::MAX / 2), ..all.clone() }).await, []);
+    }
+}
+
+pub async fn a_letter_that_is_refused_again_stays_pending(place: Place) {
+    let id = post(&place, "a").await;
+    let before = place.storage.letter(id).await.unwrap().unwrap();
+    assert!(place.storage.refuse_letter(id, "validation_error", "new").await.unwrap());
+    let after = place.storage.letter(id).await.unwrap().unwrap();
+    let mut expected = before.clone();
+    expected.letter.error_class = "validation_error".to_owned();
+    expected.letter.reason = "new".to_owned();
+    expected.letter.attempts += 1;
+    assert_eq!(after, expected);
+    let (decision, request_id) = (by_me("spam"), None);
+    let resolve = LetterResolution { id, state: "discarded", decision, request_id };
+    place.storage.resolve_letter(&resolve).await.unwrap().unwrap();
+    assert!(!place.storage.refuse_letter(id, "other", "late").await.unwrap());
+    assert_eq!(place.storage.letter(id).await.unwrap().unwrap().letter, expected.letter);
+    assert!(!place.storage.refuse_letter(Uuid::now_v7(), "other", "x").await.unwrap());
+}
+
 pub async fn pending_letters_are_counted(place: Place) {
     assert_eq!(place.storage.pending_letters().await.unwrap(), 0);
     post(&place, "a").await;

@@ -108,6 +108,8 @@ cases! {
         a_letter_ends_once
         letters_are_listed_oldest_first
         letters_of_one_source
+        letters_by_error_and_time
+        a_letter_that_is_refused_again_stays_pending
         pending_letters_are_counted
     }
     token {
