@@ -10,6 +10,7 @@ mod audit;
 mod beat;
 mod bucket;
 mod checkpoint;
+mod colors;
 mod config;
 mod connectors;
 mod doctor;

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde_json::Value;
 use tenure_core::{Change, Code, Epoch, Mark, Nonce, Version};
 
+use super::log::LogStyle;
 use super::*;
 
 mod log;
