@@ -52,6 +52,9 @@ const FINAL: &[(&[&str], &[&str])] = &[
             "checkpoint-next",
             "checkpoint-first",
             "checkpoint-many",
+            "result-next",
+            "result-first",
+            "result-many",
             "effect",
             "open-again",
         ],
@@ -61,11 +64,17 @@ const FINAL: &[(&[&str], &[&str])] = &[
         &["evict-b", "close-b"],
         &["keep-b", "claim-expired-b", "claim-free", "claim-new-b", "claim-many"],
     ),
-    (&["release-one"], &["checkpoint-next", "checkpoint-many", "effect"]),
-    (&["release-many"], &["checkpoint-*", "effect"]),
+    (
+        &["release-one"],
+        &["checkpoint-next", "checkpoint-many", "result-next", "result-many", "effect"],
+    ),
+    (&["release-many"], &["checkpoint-*", "result-*", "effect"]),
     (&["claim-lapsed", "forget-lapsed"], &["*-lapsing"]),
     (&["open-lapsed"], &["keep-lapsing"]),
-    (&["adopt-store"], &["keep-*", "claim-*", "close-*", "release*", "checkpoint-*", "effect*"]),
+    (
+        &["adopt-store"],
+        &["keep-*", "claim-*", "close-*", "release*", "checkpoint-*", "result-*", "effect*"],
+    ),
 ];
 
 /// An operation whose result may differ from both serial orders, beside which others, and why.
@@ -83,6 +92,7 @@ const LOSES: &[Anomaly] = &[(
         "evict-*",
         "forget-*",
         "release-*",
+        "result-*",
     ],
     "a claim does not wait for a duty in use, and is granted nothing if its session ends \
      meanwhile: the duty counts as held (sentence 7 of the contract)",

@@ -28,6 +28,7 @@ crate::text_enum! {
         R9Revive "r9-revive" "A keep-alive revives an expired session."
         R9Release "r9-release"
             "A release frees the session's current hold without comparing the epoch."
+        R9Report "r9-report" "A report checks neither the epoch nor whether the hold is valid."
         R10Early "r10-early" "A duty is released while its work is still stopping."
         R11Fence "r11-fence" "The resource accepts effects under any epoch."
         R11Nonce "r11-nonce" "The resource compares epochs but not their holders."

@@ -326,16 +326,22 @@ impl Guard {
     }
 
     /// Stores a report on the duty, of at most [`Report::MAX_REPORT_BYTES`]; it replaces the one
-    /// before, and leaves the checkpoint as it is. [`Code::Fenced`] means that the hold is no longer
-    /// valid: stop. After a lost response it is sent once more, which is harmless.
+    /// before, and leaves the checkpoint as it is. [`Code::Fenced`] means that the hold is no
+    /// longer valid: stop. After a lost response it reads what is stored, and sends the report once
+    /// more if that is another one.
     pub async fn report(&self, document: Document) -> Result<(), StoreError> {
-        match self.try_report(&document).await {
-            Err(lost) if lost.is_unknown() => match self.try_report(&document).await {
+        let lost = match self.try_report(&document).await {
+            Err(lost) if lost.is_unknown() => lost,
+            settled => return settled,
+        };
+        match self.reported().await {
+            Ok(Some(found)) if found.epoch == self.epoch() && found.document == document => Ok(()),
+            Ok(_) => match self.try_report(&document).await {
                 // The first attempt may still have happened.
                 Err(StoreError::Refused(problem)) if problem.code != Code::Fenced => Err(lost),
                 again => again,
             },
-            first => first,
+            Err(_) => Err(lost),
         }
     }
 
@@ -368,7 +374,7 @@ impl Guard {
         self.inner.handle.store.call(read).await
     }
 
-    fn refused(&self, newest: Epoch) -> StoreError {
+    pub(crate) fn refused(&self, newest: Epoch) -> StoreError {
         self.lose_to_fence();
         let (duty, epoch) = (self.duty(), self.epoch());
         let detail = format!("{duty} under epoch {epoch}, the newest is {newest}");

@@ -13,10 +13,12 @@ mod join;
 mod membership;
 pub mod observe;
 pub mod process;
+mod report;
 
 pub use error::DutyError;
 pub use guard::{Guard, HoldLost, PutOutcome};
 pub use hold_state::HoldStatus;
 pub use join::{Duties, Join, Opener, opener};
 pub use membership::{LeaveHandle, Membership, MembershipEvent};
+pub use report::ReportHandle;
 pub use tenure_core::engine::WorkOutcome;

@@ -14,6 +14,7 @@ use tokio::task::JoinSet;
 use crate::DutyError;
 use crate::guard::Guard;
 use crate::hold_state::DriverHandle;
+use crate::report::ReportHandle;
 
 /// Event that user code has to act on.
 #[derive(Debug)]
@@ -112,6 +113,11 @@ impl Membership {
     /// Returns a handle that ends this membership from other code.
     pub fn leaver(&self) -> LeaveHandle {
         self.leaver.clone()
+    }
+
+    /// Returns a handle that stores and loads the reports of this group.
+    pub fn reports(&self) -> ReportHandle {
+        ReportHandle::new(self.leaver.0.clone(), self.group.clone())
     }
 
     /// Stops the work, gives everything back, and waits until that is done. Work that does not end

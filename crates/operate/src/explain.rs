@@ -10,9 +10,10 @@ use tenure_core::{Code, DutyKey, Epoch, InstanceId, Label, Store};
 
 use crate::audit::AuditTrail;
 use crate::clock;
-use crate::error::OperateError;
+use crate::error::{OperateError, nothing_happened};
 use crate::group::{StoredGroup, TARGETS_NOTE, roster_member};
 use crate::past::{self, ReplayTimes};
+use crate::polls::{self, PollStatus};
 use crate::serialize::{
     entries, millis, optional_epoch, optional_text, signed_timestamp, text, timestamp,
 };
@@ -86,6 +87,9 @@ pub struct Explanation {
     pub foreign_rule: bool,
     /// Members, with the reasons for and against each.
     pub members: Vec<ExplainedMember>,
+    /// Result of its last poll, if it is a target and explained as it is now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub poll: Option<PollStatus>,
     /// Audit entries of the duty.
     #[serde(serialize_with = "entries")]
     pub transitions: Vec<AuditEntry>,
@@ -150,7 +154,10 @@ pub async fn explain(
         notes.push(TARGETS_NOTE.to_owned());
     }
     let Some(at) = at else {
-        return Ok(Explanation::new(duty, &group, &trail, None, true, notes));
+        let polls = polls::read(store, std::slice::from_ref(&duty)).await;
+        let poll = polls.map_err(nothing_happened)?.pop().flatten();
+        let now = Explanation::new(duty, &group, &trail, None, true, notes);
+        return Ok(Explanation { poll, ..now });
     };
     let now = clock::now(store).await?;
     let at = at.resolve(&trail, now)?;
@@ -196,6 +203,7 @@ impl Explanation {
             in_force_known,
             foreign_rule: roster.foreign,
             members: group.members.iter().map(member).collect(),
+            poll: None,
             transitions: transitions.into_iter().cloned().collect(),
             notes,
             duty,

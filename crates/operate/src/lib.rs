@@ -63,6 +63,7 @@ mod past;
 pub mod pause;
 pub mod pin;
 pub mod plan;
+pub mod polls;
 mod replace;
 pub mod schedules;
 mod serialize;

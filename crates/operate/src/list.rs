@@ -7,6 +7,7 @@ use tenure_core::{DutyKey, Epoch, GroupName, InstanceId, Store, StoreError};
 
 use crate::directive::{Directive, directives};
 use crate::error::nothing_happened;
+use crate::polls::{self, PollStatus};
 use crate::serialize::{millis, optional_epoch, optional_text, text};
 
 /// A group with its duties and members.
@@ -39,6 +40,9 @@ pub struct DutyListing {
     pub epoch: Option<Epoch>,
     /// Milliseconds until the holder's lease expires.
     pub remaining_ms: Option<u64>,
+    /// Result of its last poll, if it is a target.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub poll: Option<PollStatus>,
 }
 
 /// A member in a listing.
@@ -79,9 +83,12 @@ impl GroupListing {
         let holders = store.holders(&group).await?;
         let document = GroupConfig::read(&store.group_document(&group).await?);
         let view = format!("{:016x}", view_hash(&members, &holders));
-        let duty = |Holder { duty, epoch, holder }| {
+        let duties: Vec<DutyKey> = holders.iter().map(|holder| holder.duty.clone()).collect();
+        let polls = polls::read(store, &duties).await?;
+        let duty = |(Holder { duty, epoch, holder }, poll)| {
             let remaining_ms = holder.as_ref().map(|now: &CurrentHolder| millis(now.remaining));
-            DutyListing { duty, epoch, remaining_ms, holder: holder.map(|now| now.instance) }
+            let holder = holder.map(|now| now.instance);
+            DutyListing { duty, holder, epoch, remaining_ms, poll }
         };
         let member = |member: Member| MemberListing {
             remaining_ms: millis(member.remaining),
@@ -93,7 +100,7 @@ impl GroupListing {
         Ok(Self {
             view,
             in_force: document.ok().map(|document| directives(&group, &document)),
-            duties: holders.into_iter().map(duty).collect(),
+            duties: holders.into_iter().zip(polls).map(duty).collect(),
             members: members.into_iter().map(member).collect(),
             group,
         })

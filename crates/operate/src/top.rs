@@ -6,11 +6,12 @@ use serde::{Serialize, Serializer};
 use serde_json::json;
 use tenure_core::engine::Layout;
 use tenure_core::store::{AuditEntry, AuditKind};
-use tenure_core::{Code, GroupName, InstanceId, Label, Store, StoreError};
+use tenure_core::{Code, DutyKey, GroupName, InstanceId, Label, Store, StoreError};
 use tenure_duty::process;
 
 use crate::audit::AuditTrail;
 use crate::group::{StoredGroup, roster_member};
+use crate::polls::{self, PollTotals};
 use crate::serialize::{ErrorSummary, audit_json, millis, optional_text, text};
 
 /// Age up to which audit entries are reported.
@@ -45,6 +46,8 @@ pub struct GroupStatus {
     pub recent: Vec<AuditEntry>,
     /// The duties come from a list outside the store.
     pub has_targets: bool,
+    /// Results of the targets that are held; `None` if there are no results.
+    pub polls: Option<PollTotals>,
 }
 
 /// A report has the same keys whether or not the group could be read.
@@ -52,7 +55,7 @@ impl Serialize for GroupReport {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let status = self.status.as_ref().ok();
         let layout = status.and_then(|status| status.layout);
-        let report = json!({
+        let mut report = json!({
             "group": self.group.to_string(),
             "error": self.status.as_ref().err().map(ErrorSummary::from),
             "layout": layout.map(|layout| layout.to_string()),
@@ -60,6 +63,9 @@ impl Serialize for GroupReport {
             "members": status.map(|status| &status.members),
             "last_minute": status.map(|status| audit_json(&status.recent)),
         });
+        if let Some(polls) = status.and_then(|status| status.polls.as_ref()) {
+            report["polls"] = json!(polls);
+        }
         report.serialize(serializer)
     }
 }
@@ -141,8 +147,23 @@ impl Monitor {
         let group = StoredGroup::read(store, name).await?;
         let trail = self.trails.entry(name.clone()).or_default();
         trail.read(store, name).await?;
-        Ok(GroupStatus::new(&group, trail.entries.clone()))
+        let entries = trail.entries.clone();
+        let polls = held_polls(store, &group).await?;
+        Ok(GroupStatus { polls, ..GroupStatus::new(&group, entries) })
     }
+}
+
+/// Sums up the results of the targets that are held: a free one may no longer be listed.
+async fn held_polls(
+    store: &dyn Store,
+    group: &StoredGroup,
+) -> Result<Option<PollTotals>, StoreError> {
+    let held = group.holders.iter().filter(|holder| holder.holder.is_some());
+    let held: Vec<DutyKey> = held.map(|holder| holder.duty.clone()).collect();
+    let polls = polls::read(store, &held).await?;
+    let polls = held.iter().zip(&polls).filter_map(|(duty, poll)| Some((duty, poll.as_ref()?)));
+    let mut polls = polls.map(|(duty, poll)| (duty.id.as_str(), &poll.report)).peekable();
+    Ok(polls.peek().is_some().then(|| PollTotals::of(polls)))
 }
 
 /// Recent part of an audit trail.
@@ -199,6 +220,7 @@ impl GroupStatus {
             members: members.collect(),
             recent,
             has_targets: group.has_targets(),
+            polls: None,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Clock by which a store on this machine judges expiry.
 
-#[cfg(any(feature = "file", feature = "etcd"))]
+#[cfg(any(feature = "file", feature = "sqlite", feature = "etcd"))]
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
@@ -21,7 +21,7 @@ impl Clock for BootClock {
 
 /// Reads the wall clock, for times shown to people. etcd does not report its time. A store that
 /// replaces a lost one in etcd also uses this as its first floor.
-#[cfg(any(feature = "file", feature = "etcd"))]
+#[cfg(any(feature = "file", feature = "sqlite", feature = "etcd"))]
 #[expect(clippy::disallowed_methods, reason = "no expiry is judged by it")]
 pub(crate) fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -10,4 +10,5 @@ pub mod heartbeat;
 pub mod hold_api;
 pub mod ingest;
 pub mod object;
+pub mod poll_report;
 pub mod schedule;

@@ -2,11 +2,14 @@
 //!
 //! Prepared: `a` and `b` are members of `g`, `c` has expired, `e` ended two days ago, `f` was
 //! evicted. `a` holds `d1` (with a checkpoint) and `d2`; `c` still has `d3`; `d4` is free and has a
-//! checkpoint. `l` holds `d5` (with a checkpoint), and has expired when a `Late` operation begins.
+//! checkpoint. `d1`, `d3` and `d4` have reports. `l` holds `d5` (with a checkpoint), and has
+//! expired when a `Late` operation begins.
 
 use std::time::Duration;
 
-use tenure_core::store::{Adopt, AuditRange, ClaimRequest, Commit, Evict, OpenSession, Retention};
+use tenure_core::store::{
+    Adopt, AuditRange, ClaimRequest, Commit, Evict, OpenSession, Report, Retention,
+};
 use tenure_core::{
     Code, Document, DutyKey, Epoch, GroupName, Hold, InstanceId, Mark, Nonce, Note, Reason,
     Session, StoreError, StoreResult, Ttl, Version,
@@ -73,6 +76,13 @@ pub(crate) fn commits(instance: &str, of: &[(&str, u64)]) -> StoreResult<Vec<Com
     of.iter().map(commit).collect()
 }
 
+pub(crate) fn reports(instance: &str, ids: &[&str]) -> StoreResult<Vec<Report>> {
+    let report = |id: &&str| {
+        Ok(Report { hold: hold(instance, id)?, document: Document::new(format!("{id} works"))? })
+    };
+    ids.iter().map(report).collect()
+}
+
 async fn open(on: Handles, instance: &str, number: u128) -> StoreResult<impl std::fmt::Debug> {
     on.store.open_session(&wish(instance, number)?).await
 }
@@ -115,6 +125,10 @@ async fn commit(
     of: &[(&str, u64)],
 ) -> StoreResult<impl std::fmt::Debug> {
     on.store.commit(&session(instance)?, &commits(instance, of)?).await
+}
+
+async fn report(on: Handles, instance: &str, ids: &[&str]) -> StoreResult<impl std::fmt::Debug> {
+    on.store.report(&session(instance)?, &reports(instance, ids)?).await
 }
 
 async fn replace(
@@ -189,6 +203,11 @@ operations! { Store;
     "checkpoint-many" Change |on| commit(on, "a", &[("d2", 0), ("d1", 1)]);
     "checkpoint-expired" Change |on| commit(on, "c", &[("d3", 1)]);
     "checkpoint-lapsing" Change |on| commit(on, "l", &[("d5", 1)]);
+    "result-next" Change |on| report(on, "a", &["d1"]);
+    "result-first" Change |on| report(on, "a", &["d2"]);
+    "result-many" Change |on| report(on, "a", &["d2", "d1"]);
+    "result-expired" Change |on| report(on, "c", &["d3"]);
+    "result-lapsing" Change |on| report(on, "l", &["d5"]);
     "document-next" Change |on| replace(on, "g", 1, "two");
     "document-other" Change |on| replace(on, "g", 1, "also two");
     "document-first" Change |on| replace(on, "h", 0, "one");
@@ -208,6 +227,8 @@ operations! { Store;
     "members" Read |on| async move { on.store.members(&group()?).await };
     "holders" Read |on| async move { on.store.holders(&group()?).await };
     "load" Read |on| load(on);
+    "results" Read |on| async move { on.store.reports(&[duty("d1")?, duty("d2")?]).await };
+    "clock" Read |on| async move { on.store.wall_clock().await };
     "history" Read |on| async move { on.store.history(&duty("d1")?).await };
     "document" Read |on| async move { on.store.group_document(&group()?).await };
     "audit-trail" Read |on| async move {

@@ -75,6 +75,7 @@ impl Part {
             "hold",
             "checkpoint",
             "history",
+            "report",
             "group_document",
             "audit",
             "store",

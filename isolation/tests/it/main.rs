@@ -37,6 +37,8 @@ const MAIN_PAIRS: &[(&str, &str)] = &[
     ("claim-free", "forget-free"),
     ("claim-new-a", "close-a"),
     ("checkpoint-next", "evict-a"),
+    ("result-many", "evict-a"),
+    ("result-lapsing", "claim-lapsed"),
     ("effect", "evict-a"),
     ("effect", "release-one"),
     ("checkpoint-lapsing", "claim-lapsed"),

@@ -127,6 +127,7 @@ pub(super) const JUDGES: &[Judge] = &[
     store("r8-whole", "hold::keep_alive_tells_the_fate_of_each_hold"),
     store("r9-revive", "hold::an_expired_hold_cannot_be_renewed"),
     store("r9-release", "hold::release_of_an_older_epoch_frees_nothing"),
+    store("r9-report", "report::a_report_under_an_older_epoch_is_fenced"),
     test(
         "r12-unlocked",
         Suite::Store,
@@ -271,7 +272,7 @@ pub(super) const SAMPLE: &[&str] = &[
 
 /// Mutants in code that a simulator runs, which only tests can judge.
 pub(super) const NOT_SIMULATED: &[&str] =
-    &["r3-name", "r8-whole", "r22-evict", "r22-progress", "r24-audit"];
+    &["r3-name", "r8-whole", "r9-report", "r22-evict", "r22-progress", "r24-audit"];
 
 /// Rules that cannot be switched off, with the reason.
 pub(super) const WITHOUT: &[(&str, &str)] = &[

@@ -1,9 +1,14 @@
 //! `tenure explain`.
 
+use std::time::Duration;
+
 use tenure_core::store::AuditEntry;
+use tenure_core::text::span;
 use tenure_operate::explain::{ExplainedMember, Explanation, PastTime, explain};
+use tenure_operate::polls::PollStatus;
 use tenure_operate::timestamp;
 
+use super::ls::poll_result;
 use crate::args::{Global, duration, name};
 use crate::failure::Failure;
 use crate::output::{note_all, shown};
@@ -60,6 +65,14 @@ fn text(about: &Explanation) -> String {
         let since = about.since_unix_ms.map(timestamp);
         line("since", since.unwrap_or_else(|| "before the audit trail begins".to_owned()));
     }
+    if let Some(PollStatus { report, .. }) = &about.poll {
+        let at = timestamp(report.polled_unix_ms);
+        let took = span(Duration::from_millis(report.duration_ms));
+        line("last poll", format!("{at}, took {took}: {}", poll_result(report, usize::MAX)));
+        let success = report.last_success_unix_ms.map(timestamp);
+        line("last ok", or_dash(success));
+        line("next poll", or_dash(report.next_unix_ms.map(timestamp)));
+    }
     match (about.unplanned, &about.should_be) {
         (Some(why), _) => line("should be", format!("with no member: {why}")),
         (None, Some(instance)) => line("should be", format!("with {instance}")),
@@ -111,7 +124,6 @@ fn transition_row(entry: &AuditEntry) -> [String; 5] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[test]
     fn a_time_is_one_of_the_clock_or_how_long_ago() {

@@ -1,8 +1,9 @@
 //! `tenure ls`.
 
 use serde_json::json;
-use tenure_operate::Directive;
 use tenure_operate::list::{DutyListing, GroupListing, MemberListing, list};
+use tenure_operate::{Directive, timestamp};
+use tenure_wire::poll_report::PollReport;
 
 use crate::args::{Global, group_name};
 use crate::failure::Failure;
@@ -26,11 +27,7 @@ fn text(listing: &GroupListing) -> String {
     if duties.is_empty() && members.is_empty() {
         to_stderr(&format!("group {group} has no duties and no members"));
     }
-    let duty = |duty: &DutyListing| {
-        let (holder, epoch) = (or_dash(duty.holder.as_ref()), or_dash(duty.epoch));
-        [duty.duty.to_string(), holder, epoch, or_dash(duty.remaining_ms)]
-    };
-    let duties = table(["DUTY", "HOLDER", ">EPOCH", ">REMAINING_MS"], duties.iter().map(duty));
+    let duties = duty_table(duties);
     let member = |member: &MemberListing| {
         let evicted = if member.evicted { "yes" } else { "no" }.to_owned();
         let (instance, remaining) = (member.instance.to_string(), member.remaining_ms.to_string());
@@ -49,4 +46,35 @@ fn text(listing: &GroupListing) -> String {
         Some(all) => format!("\n{}", table(["IN_FORCE", "ON", "HOW"], all.iter().map(directive))),
     };
     format!("group {group}\n\n{duties}\n{members}{in_force}")
+}
+
+/// Formats the duties; with the results of polls if there are any.
+fn duty_table(duties: &[DutyListing]) -> String {
+    let duty = |duty: &DutyListing| {
+        let (holder, epoch) = (or_dash(duty.holder.as_ref()), or_dash(duty.epoch));
+        [duty.duty.to_string(), holder, epoch, or_dash(duty.remaining_ms)]
+    };
+    if duties.iter().all(|duty| duty.poll.is_none()) {
+        return table(["DUTY", "HOLDER", ">EPOCH", ">REMAINING_MS"], duties.iter().map(duty));
+    }
+    let heads = ["DUTY", "HOLDER", ">EPOCH", ">REMAINING_MS", "LAST", "NEXT", "RESULT"];
+    let polled = |listed: &DutyListing| {
+        let [name, holder, epoch, remaining] = duty(listed);
+        let report = listed.poll.as_ref().map(|poll| &poll.report);
+        let last = or_dash(report.map(|report| timestamp(report.polled_unix_ms)));
+        let next = or_dash(report.and_then(|report| report.next_unix_ms).map(timestamp));
+        [name, holder, epoch, remaining, last, next, or_dash(report.map(|it| poll_result(it, 60)))]
+    };
+    table(heads, duties.iter().map(polled))
+}
+
+/// Describes the last poll of a target, with at most this many characters of the reason.
+pub(super) fn poll_result(report: &PollReport, most: usize) -> String {
+    if !report.is_failing() {
+        return "succeeded".to_owned();
+    }
+    let reason = shown(report.last_failure.as_deref().unwrap_or_default());
+    let cut: String = reason.chars().take(most).collect();
+    let more = if cut.len() < reason.len() { "..." } else { "" };
+    format!("failed, {} in a row: {cut}{more}", report.failures)
 }

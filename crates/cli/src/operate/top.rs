@@ -10,6 +10,7 @@ use tenure_core::store::{AuditEntry, AuditKind};
 use tenure_core::text::counted;
 use tenure_core::{Code, Store, StoreError};
 use tenure_duty::process;
+use tenure_operate::polls::{FailingTarget, PollTotals};
 use tenure_operate::top::{DutyCounts, GroupReport, GroupStatus, Monitor, MonitoredMember};
 use tenure_operate::{ErrorSummary, timestamp};
 use tenure_supervise::Signals;
@@ -187,14 +188,25 @@ fn group_text(report: &GroupReport) -> String {
     let counts = [AuditKind::Granted, AuditKind::Released, AuditKind::Expired]
         .map(|kind| format!("{} {}", status.count(kind), kind.as_str()));
     format!(
-        "\ngroup {}  layout {}\n{}: {held} held, {free} free{gone}, {paused} paused\n\
+        "\ngroup {}  layout {}\n{}: {held} held, {free} free{gone}, {paused} paused\n{}\
          last minute: {}\n\n{members}{}",
         report.group,
         or_dash(status.layout),
         duties(known),
+        status.polls.as_ref().map_or_else(String::new, poll_line),
         counts.join(", "),
         moves(status),
     )
+}
+
+/// Sums up the last polls of a group, and names the worst target.
+fn poll_line(totals: &PollTotals) -> String {
+    let PollTotals { succeeding, failing, worst, .. } = totals;
+    let worst =
+        worst.first().map_or_else(String::new, |FailingTarget { target, failures, .. }| {
+            format!(", worst {} ({failures} in a row)", shown(target))
+        });
+    format!("polls: {succeeding} succeeding, {failing} failing{worst}\n")
 }
 
 fn member_row(member: &MonitoredMember) -> [String; 7] {

@@ -81,6 +81,9 @@ pub(crate) struct PollArgs {
     /// Pause before the first of them; it doubles with each, less up to a quarter
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
     pub(crate) retry_delay: Duration,
+    /// Treatment of polls that were missed while nobody held their target
+    #[arg(long, value_enum, default_value = "once")]
+    pub(crate) missed: MissedArg,
     /// Interval between reads of the target list
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     pub(crate) list_every: Duration,
@@ -116,6 +119,14 @@ pub(crate) struct OutputArgs {
     /// Form of the output of commands that run beside each other
     #[arg(long, value_enum, default_value = "label")]
     pub(crate) output: OutputArg,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum MissedArg {
+    /// Make one poll at once, whatever number was missed
+    Once,
+    /// Make the next poll at its time
+    Skip,
 }
 
 #[derive(Clone, Copy, ValueEnum)]

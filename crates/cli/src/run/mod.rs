@@ -14,7 +14,7 @@ use tenure_schedule::RunSchedule;
 use tenure_store::StoreUrl;
 use tenure_supervise::member::{MIN_TTL, StoreSettings, SupervisorSettings};
 use tenure_supervise::observe::LogLevel;
-use tenure_supervise::poll::{PollSettings, poll};
+use tenure_supervise::poll::{MissedPolls, PollSettings, poll};
 use tenure_supervise::run::{
     AssignedWork, EachDuties, RunEachSettings, RunSettings, run as supervise, run_each,
 };
@@ -214,6 +214,10 @@ impl args::PollArgs {
             timeout: self.timeout,
             retries: self.retries,
             retry_delay: self.retry_delay,
+            missed: match self.missed {
+                args::MissedArg::Once => MissedPolls::Once,
+                args::MissedArg::Skip => MissedPolls::Skip,
+            },
             list_every: self.list_every,
             jobs: self.jobs,
             command: self.command.clone(),

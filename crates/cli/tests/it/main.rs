@@ -27,6 +27,7 @@ mod migrate;
 mod operate;
 mod past;
 mod poll;
+mod poll_results;
 mod run;
 mod running;
 mod secrets;

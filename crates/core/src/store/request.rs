@@ -168,13 +168,13 @@ pub mod check {
 
     /// Checks reports.
     pub fn report(session: &Session, reports: &[Report]) -> Result<(), StoreError> {
-        const MAX_BYTES: usize = Report::MAX_REPORT_BYTES;
+        let most = Report::MAX_REPORT_BYTES;
         for Report { hold, document } in reports {
             let bytes = document.as_bytes().len();
-            if bytes > MAX_BYTES {
+            if bytes > most {
                 let duty = &hold.duty;
                 return refused(format!(
-                    "the report on {duty} has {bytes} bytes; the limit is {MAX_BYTES}"
+                    "the report on {duty} has {bytes} bytes; the limit is {most}"
                 ));
             }
         }

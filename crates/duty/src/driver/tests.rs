@@ -75,17 +75,18 @@ async fn alone(store: Arc<dyn Store>) -> (Membership, Guard) {
     (membership, guard)
 }
 
-/// Plans what happens to the commits of a test.
-fn flaky(faults: &[Fault]) -> Arc<dyn Store> {
+/// Plans what happens to the calls of a test.
+fn flaky(op: Op, faults: &[Fault]) -> Arc<dyn Store> {
     let memory = Flaky::planned(Arc::new(Memory::new(Arc::new(BootClock))));
-    Arc::new(faults.iter().fold(memory, |store, fault| store.on(Op::Commit, *fault)))
+    Arc::new(faults.iter().fold(memory, |store, fault| store.on(op, *fault)))
 }
 
 #[tokio::test]
 async fn a_lost_response_is_read_again() {
     let document = |text: &str| Document::new(text).unwrap();
     let [happened, not, none] = [Fault::HappenedButLost, Fault::LostBeforeItHappened, Fault::None];
-    let (_membership, guard) = alone(flaky(&[happened, none, not, none, not, not, not])).await;
+    let (_membership, guard) =
+        alone(flaky(Op::Commit, &[happened, none, not, none, not, not, not])).await;
     let one = Version::ZERO.next().unwrap();
     let stored = soon(guard.put(document("1"), Some(Version::ZERO))).await.unwrap();
     assert_eq!(stored, PutOutcome::Stored(one), "it had happened");
@@ -102,7 +103,7 @@ async fn a_lost_response_is_read_again() {
 #[tokio::test]
 async fn a_document_over_another_version_is_a_conflict() {
     let document = |text: &str| Document::new(text).unwrap();
-    let (_membership, guard) = alone(flaky(&[])).await;
+    let (_membership, guard) = alone(flaky(Op::Commit, &[])).await;
     let one = soon(guard.commit(document("1"))).await.unwrap();
     for over in [Version::ZERO, one.next().unwrap()] {
         let conflict = soon(guard.put(document("2"), Some(over))).await.unwrap();
@@ -111,4 +112,25 @@ async fn a_document_over_another_version_is_a_conflict() {
     let checkpoint = soon(guard.load()).await.unwrap().unwrap();
     assert_eq!(checkpoint.document, document("1"));
     assert_eq!(guard.check().map(|_| ()), Ok(()), "a conflict does not end the hold");
+}
+
+#[tokio::test]
+async fn a_report_whose_response_was_lost_is_read_again() {
+    let document = |text: &str| Document::new(text).unwrap();
+    let [lost, not, none] = [Fault::HappenedButLost, Fault::LostBeforeItHappened, Fault::None];
+    let refused = Fault::Refused;
+    let faults = [lost, not, none, not, not, not, refused, refused];
+    let (_membership, guard) = alone(flaky(Op::Report, &faults)).await;
+    assert_eq!(soon(guard.reported()).await.unwrap(), None);
+    for text in ["1", "2"] {
+        soon(guard.report(document(text))).await.unwrap();
+        let stored = soon(guard.reported()).await.unwrap().unwrap();
+        assert_eq!((stored.document, stored.epoch), (document(text), guard.epoch()));
+    }
+    assert!(soon(guard.report(document("3"))).await.unwrap_err().is_unknown(), "lost twice");
+    let unsure = soon(guard.report(document("4"))).await.unwrap_err();
+    assert!(unsure.is_unknown(), "the first attempt may have happened: {unsure}");
+    assert!(!soon(guard.report(document("5"))).await.unwrap_err().is_unknown());
+    assert_eq!(soon(guard.load()).await.unwrap(), None, "a report is no checkpoint");
+    assert_eq!(soon(guard.wall_clock()).await.unwrap(), None);
 }

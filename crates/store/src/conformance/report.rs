@@ -140,9 +140,8 @@ async fn a_report_below_the_epoch_of_the_checkpoint_is_fenced(kit: Kit) {
     let commit = Commit { hold: new.clone(), expected: version(0), document: doc("newest") };
     assert_eq!(kit.store.commit(&a, &[commit]).await.unwrap(), [Committed::Saved(version(1))]);
     kit.place.lose_epoch(old.duty.clone()).await;
-    assert!(
-        matches!(report(&kit, &a, &old, "x").await, Reported::Fenced { newest } if newest >= new.epoch)
-    );
+    let late = report(&kit, &a, &old, "x").await;
+    assert!(matches!(late, Reported::Fenced { newest } if newest >= new.epoch), "{late:?}");
     assert_eq!(reported(&kit, &old.duty).await, None);
 }
 

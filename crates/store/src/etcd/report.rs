@@ -57,7 +57,7 @@ impl EtcdCall<'_> {
                 // A key without a value equals none.
                 false => equals(&self.keys.never(), ""),
             };
-            let compares = if Mutant::R14Fence.is_on() { vec![] } else { vec![is_held] };
+            let compares = if Mutant::R9Report.is_on() { vec![] } else { vec![is_held] };
             let value = key::pack(NO_VERSION, hold, document, unix_ms);
             // Without a lease: a report outlives every session.
             let write = TxnOp::put(self.keys.report(&hold.duty), value);

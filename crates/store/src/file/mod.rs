@@ -11,7 +11,7 @@
 //! cursor.json.corrupt-N              a file that could not be read; never removed
 //! cursor.json.tenure/lock            held by the process that has the store open
 //! cursor.json.tenure/store.json      format, incarnation, floor, retention
-//! cursor.json.tenure/group-NAME.json epochs, spent nonces, evictions, document, reports, newest audit
+//! cursor.json.tenure/group-NAME.json epochs, used nonces, evictions, document, reports, new audit
 //! cursor.json.tenure/audit-NAME.jsonl
 //! cursor.json.tenure/history/GROUP+ID/VERSION.json, VERSION.next.json before it is stored
 //! ```

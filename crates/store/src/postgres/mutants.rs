@@ -16,14 +16,14 @@ tenure_core::swaps! { SWAPS
         "NOT ended AND NOT evicted AND expires_at > clock_timestamp()" => "NOT evicted";
     R9Release "sql/routine/hold_release.sql"
         "x.duty = w.duty AND x.epoch = w.epoch" => "x.duty = w.duty";
+    R9Report "sql/report/save.sql"
+        "AND x.duty = w.duty AND x.epoch = w.epoch" => "AND x.duty = w.duty";
     R12Unlocked "sql/routine/assert_hold.sql" "duty = v_duty FOR SHARE" => "duty = v_duty";
     R14Version "sql/checkpoint/commit_one.sql" "duty = $4 AND version = $7" => "duty = $4";
     R14Version "sql/checkpoint/commit_one.sql" "WHERE c.version = $7 AND" => "WHERE";
     R14Fence "sql/checkpoint/commit_one.sql"
         "AND h.duty = $4 AND h.epoch = $5" => "AND h.duty = $4";
     R14Fence "sql/checkpoint/commit_one.sql" "AND c.epoch <= $5" => "";
-    R14Fence "sql/report/save.sql"
-        "AND x.duty = w.duty AND x.epoch = w.epoch" => "AND x.duty = w.duty";
     R14Batch "sql/routine/checkpoint_commit.sql"
         "WHERE x.group_name = p_group AND x.duty = w.duty AND x.epoch = w.epoch
                 AND x.instance = p_instance AND x.nonce = p_nonce AND x.held OFFSET 0" =>

@@ -20,8 +20,21 @@ impl Postgres {
             of session, duties => TEXT_ARRAY, epochs => INT8_ARRAY, documents => BYTEA_ARRAY
         ];
         let rows = self.query(&self.statements.report_save, &parameters).await?;
-        let read = |row| reported(row).map_err(StoreError::or_happened);
-        complete(rows, reports.len())?.iter().map(read).collect()
+        let rows = complete(rows, reports.len())?;
+        let stored = rows.iter().map(|row| column(row, 0)).collect::<StoreResult<Vec<bool>>>();
+        let stored = stored.map_err(StoreError::or_happened)?;
+        if stored.iter().all(|stored| *stored) {
+            return Ok(vec![Reported::Stored; reports.len()]);
+        }
+        let parameters = parameters![session.group.as_str() => TEXT, duties => TEXT_ARRAY];
+        let newest = self.query(&self.statements.report_newest, &parameters).await;
+        let newest = newest.and_then(|rows| complete(rows, reports.len()));
+        let answer = |(stored, row): (bool, &Row)| match stored {
+            true => Ok(Reported::Stored),
+            false => Ok(Reported::Fenced { newest: Epoch::from_i64(column(row, 0)?)? }),
+        };
+        let answers = newest.and_then(|rows| stored.into_iter().zip(&rows).map(answer).collect());
+        answers.map_err(StoreError::or_happened)
     }
 
     pub(super) async fn report_load(
@@ -43,13 +56,6 @@ impl Postgres {
     pub(super) async fn store_wall_clock(&self) -> StoreResult<Option<u64>> {
         let unix_ms: i64 = self.value(&self.statements.store_wall_clock, &[]).await?;
         Ok(u64::try_from(unix_ms).ok())
-    }
-}
-
-fn reported(row: &Row) -> StoreResult<Reported> {
-    match column(row, 1)? {
-        true => Ok(Reported::Stored),
-        false => Ok(Reported::Fenced { newest: Epoch::from_i64(column(row, 2)?)? }),
     }
 }
 

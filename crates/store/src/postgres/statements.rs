@@ -18,6 +18,7 @@ crate::statements! {
         checkpoint_load: "sql/checkpoint/load.sql",
         checkpoint_history: "sql/checkpoint/history.sql",
         report_save: "sql/report/save.sql",
+        report_newest: "sql/report/newest.sql",
         report_load: "sql/report/load.sql",
         group_names: "sql/group/names.sql",
         group_members: "sql/group/members.sql",

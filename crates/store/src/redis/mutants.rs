@@ -13,10 +13,10 @@ tenure_core::swaps! { SWAPS
     R9Revive "lua/session_keep_alive.lua"
         "if stored[1] ~= ARGV[5] or" => "if (stored[1] and stored[1] ~= ARGV[5]) or";
     R9Release "lua/hold_release.lua" "if fences[i] ~= epoch or" => "if";
+    R9Report "lua/report_store.lua" "if not stands then" => "if false then";
     R14Version "lua/checkpoint_commit.lua"
         "elseif version ~= tonumber(ARGV[6 + 2 * n + i]) then" => "elseif false then";
     R14Fence "lua/checkpoint_commit.lua" "if not stands then" => "if false then";
-    R14Fence "lua/report_store.lua" "if not stands then" => "if false then";
     R22Evict "lua/session_keep_alive.lua" " or stored[2] == '1'" => "";
     R24Audit "lua/common.lua"
         "local function record(last, kind, instance, duty, epoch, reason, ms)" =>

@@ -337,7 +337,7 @@ impl Sqlite {
         self.data.read(|db, _| upkeep::retention(db)).await
     }
 
-    /// That of this host, which SQLite writes into the tables, too.
+    /// The clock of this host, which SQLite writes into the tables, too.
     async fn store_wall_clock(&self) -> StoreResult<Option<u64>> {
         Ok(Some(crate::clock::unix_ms()))
     }

@@ -35,10 +35,10 @@ fn store_one(
 }
 
 /// Epoch, instance, document and time.
-type ReportRow = (i64, String, Vec<u8>, i64);
+type StoredReport = (i64, String, Vec<u8>, i64);
 
 pub(super) fn load(db: &Connection, duties: &[DutyKey]) -> StoreResult<Vec<Option<DutyReport>>> {
-    let read = |(epoch, instance, document, unix_ms): ReportRow| {
+    let read = |(epoch, instance, document, unix_ms): StoredReport| {
         Ok(DutyReport {
             epoch: Epoch::from_i64(epoch)?,
             instance: InstanceId::new(instance)?,

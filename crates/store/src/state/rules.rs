@@ -117,8 +117,7 @@ fn fence(
 ) -> Result<(), Epoch> {
     let newest = last.map_or(Epoch::ZERO, |last| last.epoch).max(committed);
     let stands = hold.is_of(session) && last.is_some_and(|last| last.stands(hold));
-    let is_current = stands && newest == hold.epoch;
-    if is_current || Mutant::R14Fence.is_on() { Ok(()) } else { Err(newest) }
+    if stands && newest == hold.epoch { Ok(()) } else { Err(newest) }
 }
 
 /// Decides a report.
@@ -130,6 +129,7 @@ pub(crate) fn report(
 ) -> Reported {
     match fence(last, committed, session, hold) {
         Ok(()) => Reported::Stored,
+        Err(_) if Mutant::R9Report.is_on() => Reported::Stored,
         Err(newest) => Reported::Fenced { newest },
     }
 }
@@ -143,8 +143,9 @@ pub(crate) fn commit(
 ) -> StoreResult<Committed> {
     let hold = &commit.hold;
     let (stored, committed) = stored;
-    if let Err(newest) = fence(last, committed, session, hold) {
-        return Ok(Committed::Fenced { newest });
+    match fence(last, committed, session, hold) {
+        Err(newest) if !Mutant::R14Fence.is_on() => return Ok(Committed::Fenced { newest }),
+        _ => {}
     }
     if stored != commit.expected && !Mutant::R14Version.is_on() {
         return Ok(Committed::Conflict { stored });

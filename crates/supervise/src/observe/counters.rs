@@ -9,6 +9,7 @@ use tenure_core::{
 };
 use tenure_duty::PutOutcome;
 use tenure_duty::observe::{HeldDuty, Operation};
+use tenure_operate::polls::PollTotals;
 use tenure_wire::exposition::DURATIONS;
 
 /// Time for which a duty that was given back is reported as not held.
@@ -91,6 +92,9 @@ pub(super) struct InstanceCounters {
     pub(super) polls: BTreeMap<PollResult, u64>,
     /// Occurrences by result; empty if this instance has had none.
     pub(super) occurrences: BTreeMap<OccurrenceResult, u64>,
+    /// Newest results of all targets of the group, and the instant and time at which they were
+    /// read; `None` if this instance does not poll.
+    pub(super) targets: Option<(PollTotals, LocalInstant, u64)>,
     /// End of the period in which every poll is expected to fail here.
     pub(super) failing: Option<LocalInstant>,
     pub(super) groups: BTreeMap<GroupName, GroupCounters>,

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use tenure_core::LocalInstant;
+use tenure_operate::polls::FailingTarget;
 use tenure_operate::timestamp;
 
 use super::ObservedInstance;
@@ -22,11 +23,23 @@ pub(super) struct HealthReport {
     /// Whether every poll fails here; set by `poll` only.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     failing: bool,
+    /// Targets of the group by their last result; set by `poll` only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    targets: Option<TargetsHealth>,
+}
+
+/// Targets of a group, whichever instance polls them.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct TargetsHealth {
+    succeeding: usize,
+    failing: usize,
+    /// The target with the most failures in a row.
+    worst: Option<FailingTarget>,
 }
 
 impl HealthReport {
     pub(super) fn is_healthy(&self) -> bool {
-        self.status == "healthy"
+        self.status != "unhealthy"
     }
 }
 
@@ -42,8 +55,17 @@ pub(super) fn report(
     let since = counters.answered_at.unwrap_or(started);
     let failing = counters.failing.is_some_and(|until| now < until);
     let lost = !observed.ttl.deadline(since).allows(now);
+    let targets = counters.targets.as_ref().map(|(totals, ..)| TargetsHealth {
+        succeeding: totals.succeeding,
+        failing: totals.failing,
+        worst: totals.worst.first().cloned(),
+    });
     HealthReport {
-        status: if lost || failing { "unhealthy" } else { "healthy" },
+        status: match &targets {
+            _ if lost || failing => "unhealthy",
+            Some(targets) if targets.failing > 0 => "degraded",
+            _ => "healthy",
+        },
         uptime_seconds: now.since(started).as_secs(),
         timestamp: timestamp(unix_ms),
         instance_id: observed.instance.as_str().to_owned(),
@@ -57,5 +79,6 @@ pub(super) fn report(
         },
         last_renewed_at: counters.renewed_at.map(timestamp),
         failing,
+        targets,
     }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tenure_core::{InstanceId, LocalInstant};
 use tenure_duty::observe::Operation;
+use tenure_operate::polls::{FailingTarget, PollTotals};
 pub(super) use tenure_wire::exposition::CONTENT_TYPE;
 use tenure_wire::exposition::{DURATIONS, Histogram, MetricsText};
 
@@ -67,6 +68,9 @@ pub(super) fn text(
     }
 
     own_metrics(&mut text, counters, me);
+    if let Some((totals, read, unix_ms)) = &counters.targets {
+        target_metrics(&mut text, totals, *unix_ms, now.since(*read));
+    }
     text.finish()
 }
 
@@ -105,6 +109,30 @@ fn own_metrics(text: &mut MetricsText, counters: &InstanceCounters, me: (&str, &
         text.family(name, "counter", "Polls, by result.");
         for (result, count) in &counters.polls {
             text.sample(name, &[me, ("result", result.as_str())], *count);
+        }
+    }
+}
+
+/// Prints the results of all targets of the group: a bounded number of series, and the same on each
+/// instance. `unix_ms` is when they were read, `since` the time since then.
+fn target_metrics(text: &mut MetricsText, totals: &PollTotals, unix_ms: u64, since: Duration) {
+    let name = "tenure_poll_targets";
+    text.family(name, "gauge", "Targets of the group, by the result of their last poll.");
+    text.sample(name, &[("result", "succeeding")], totals.succeeding);
+    text.sample(name, &[("result", "failing")], totals.failing);
+
+    if let Some(oldest) = totals.oldest_success_unix_ms {
+        let name = "tenure_poll_oldest_success_age_seconds";
+        text.family(name, "gauge", "Longest time since a target was polled with success.");
+        let age = Duration::from_millis(unix_ms.saturating_sub(oldest)) + since;
+        text.sample(name, &[], age.as_secs_f64());
+    }
+
+    if !totals.worst.is_empty() {
+        let name = "tenure_poll_failures";
+        text.family(name, "gauge", "Failed polls in a row, of the 20 targets with most of them.");
+        for FailingTarget { target, failures, .. } in &totals.worst {
+            text.sample(name, &[("target", target)], *failures);
         }
     }
 }

@@ -19,6 +19,7 @@ use tenure_core::{
 };
 use tenure_duty::observe::{HeldDuty, Observer, Operation, commit_refusal};
 use tenure_duty::{PutOutcome, process};
+use tenure_operate::polls::PollTotals;
 
 use crate::error::SuperviseError;
 use counters::{DutyHistory, InstanceCounters, SourceLag};
@@ -156,6 +157,12 @@ impl Recorder {
     /// Reports this instance as not ready from now on: it is asked to end.
     pub fn set_leaving(&self) {
         self.0.counters().leaving = true;
+    }
+
+    /// Sets the newest results of all targets of the group.
+    pub fn set_targets(&self, totals: PollTotals) {
+        let read = (totals, self.0.observed.clock.now(), process::unix_ms());
+        self.0.counters().targets = Some(read);
     }
 
     /// Marks this instance as failing every poll until an instant; `None` clears it.

@@ -1,6 +1,7 @@
 //! Runs a command once per target and interval, each target on one instance.
 
 mod backoff;
+mod results;
 mod schedule;
 mod settings;
 mod target;
@@ -11,16 +12,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::Signal;
-use tenure_core::{BoxFuture, GroupName, Targets};
+use tenure_core::{BoxFuture, GroupName, StoreError, Targets};
 use tenure_duty::{Duties, DutyError, LeaveHandle, MembershipEvent};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+use tokio::time::sleep;
 
 use crate::api::LocalApi;
 use crate::error::{SuperviseError, SystemContext as _};
 use crate::guard::{CommandInput, GuardOptions};
 use crate::member::{self, SupervisorSettings};
-use crate::observe::{Observation, Recorder};
+use crate::observe::{LogLevel, Observation, Recorder};
 use crate::output::{OutputForm, OutputPrinter};
 use crate::pool::GuardPool;
 use crate::process_tree::reap_all;
@@ -29,7 +31,23 @@ use crate::scratch::Scratch;
 use crate::state::fill_in;
 
 use backoff::PollBackoff;
+use results::PollResults;
 use settings::RememberedTargets;
+
+/// Interval between reads of the results of all targets, for health and metrics.
+const TOTALS_INTERVAL: Duration = Duration::from_secs(10);
+/// The same before the list of targets was read.
+const FIRST_TOTALS_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Treatment of polls that were missed while nobody held their target, or its holder was gone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MissedPolls {
+    /// One poll is made at once, whatever number was missed.
+    #[default]
+    Once,
+    /// The next poll is made at its time.
+    Skip,
+}
 
 /// Targets and the command that polls them.
 #[derive(Clone)]
@@ -48,6 +66,8 @@ pub struct PollSettings {
     pub retries: u32,
     /// Pause before the first of them; it doubles with each.
     pub retry_delay: Duration,
+    /// Treatment of polls that nobody made in time.
+    pub missed: MissedPolls,
     /// Interval between reads of the list of targets.
     pub list_every: Duration,
     /// Polls at a time.
@@ -84,7 +104,33 @@ struct PollContext {
     permits: Semaphore,
     recorder: Recorder,
     backoff: PollBackoff,
+    results: PollResults,
     membership: LeaveHandle,
+}
+
+impl PollContext {
+    /// Writes results to the store; reads those of all targets if they are shown here. Runs until
+    /// it is dropped.
+    async fn keep_results(&self, is_shown: bool) {
+        let log = |error: &StoreError| {
+            let reason = format!("results of polls are written later: {error}");
+            self.recorder.log_instance(LogLevel::Warn, "results_unwritten", reason);
+        };
+        let show = async {
+            while is_shown {
+                let targets = self.targets.polled();
+                if !targets.is_empty() {
+                    // Until the store answers again, the last totals are shown.
+                    if let Ok(totals) = self.results.totals(&targets).await {
+                        self.recorder.set_targets(totals);
+                    }
+                }
+                sleep(if targets.is_empty() { FIRST_TOTALS_INTERVAL } else { TOTALS_INTERVAL })
+                    .await;
+            }
+        };
+        tokio::join!(self.results.write_all(log), show);
+    }
 }
 
 /// Polls until a signal asks this process to end.
@@ -130,10 +176,14 @@ async fn poll_observed(
         permits: Semaphore::new(settings.jobs),
         recorder: observation.recorder(),
         backoff: PollBackoff::new(settings.every),
+        results: PollResults::new(membership.reports()),
         membership: membership.leaver(),
         has_foreign_instances: member.store.url.is_shared(group),
         settings,
     });
+    let mut keeper = JoinSet::new();
+    let (kept, is_shown) = (Arc::clone(&context), observation.address().is_some());
+    keeper.spawn(async move { kept.keep_results(is_shown).await });
     let mut tasks = JoinSet::new();
     let end = loop {
         tokio::select! {
@@ -160,5 +210,6 @@ async fn poll_observed(
     };
     // Every hold has ended by now, so every poll ends.
     while tasks.join_next().await.is_some() {}
+    keeper.shutdown().await;
     end.map_err(|problem| DutyError::Refused(problem).into())
 }

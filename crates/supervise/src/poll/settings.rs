@@ -1,7 +1,7 @@
 //! Settings of single targets, as their list has them.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -18,18 +18,33 @@ pub(super) struct TargetSettings {
 #[derive(Debug)]
 pub(super) struct RememberedTargets {
     source: Arc<dyn Targets>,
-    settings: Mutex<BTreeMap<DutyId, TargetSettings>>,
+    last: Mutex<LastList>,
+}
+
+#[derive(Debug, Default)]
+struct LastList {
+    settings: BTreeMap<DutyId, TargetSettings>,
+    /// Targets that are not paused.
+    polled: Vec<DutyId>,
 }
 
 impl RememberedTargets {
     pub(super) fn new(source: Arc<dyn Targets>) -> Self {
-        Self { source, settings: Mutex::default() }
+        Self { source, last: Mutex::default() }
+    }
+
+    fn last(&self) -> MutexGuard<'_, LastList> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the targets in the last list that are not paused; none before the first list.
+    pub(super) fn polled(&self) -> Vec<DutyId> {
+        self.last().polled.clone()
     }
 
     /// Returns the settings of a target in the last list.
     pub(super) fn of(&self, target: &DutyId) -> TargetSettings {
-        let settings = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
-        settings.get(target).copied().unwrap_or_default()
+        self.last().settings.get(target).copied().unwrap_or_default()
     }
 }
 
@@ -42,7 +57,9 @@ impl Targets for RememberedTargets {
             (settings != TargetSettings::default()).then(|| (target.id.clone(), settings))
         };
         let settings = listing.targets().iter().filter_map(own).collect();
-        *self.settings.lock().unwrap_or_else(PoisonError::into_inner) = settings;
+        let polled = listing.targets().iter().filter(|target| !target.paused);
+        let polled = polled.map(|target| target.id.clone()).collect();
+        *self.last() = LastList { settings, polled };
         Ok(listing)
     }
 }

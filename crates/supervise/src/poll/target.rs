@@ -6,11 +6,14 @@ use std::time::Duration;
 use tenure_core::text::{counted, span};
 use tenure_core::{Clock, Code, LocalInstant, StoreError};
 use tenure_duty::{Guard, HoldLost, WorkOutcome, process};
+use tenure_operate::millis;
 use tenure_store::BootClock;
+use tenure_wire::poll_report::PollReport;
+use tokio::time::timeout;
 
 use super::backoff::{BackoffPeriod, PollFailure};
 use super::schedule::PollSchedule;
-use super::{PollContext, PollSettings};
+use super::{MissedPolls, PollContext, PollSettings};
 use crate::command::CommandTiming;
 use crate::guard::{EndCause, ExitStatus};
 use crate::observe::{LogEvent, LogLevel, PollResult};
@@ -20,17 +23,22 @@ use crate::state::StateFile;
 
 /// Missed polls that are counted one by one in the metrics.
 const MAX_COUNTED_MISSES: u64 = 1000;
+/// Limit on reading the last result of a target.
+const RESUME_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Polls a target while the hold is valid, one poll at a time.
 pub(super) async fn poll_target(context: Arc<PollContext>, hold: Guard) {
     let state = context.settings.member.state.as_ref();
     let state = state.map(|state| state.file(&hold.duty().id, context.recorder.clone()));
-    let mut target =
-        TargetPoller { context: &context, hold: &hold, state, restored: false, failures: 0 };
+    let mut target = TargetPoller::new(&context, &hold, state);
     let mut schedule = target.schedule(target.every());
-    let mut retry = None;
     context.backoff.target_added();
-    loop {
+    let mut retry = tokio::select! {
+        biased;
+        () = hold.stopping() => None,
+        first = target.resume(schedule.due()) => first,
+    };
+    while !target.released {
         let wait = retry.unwrap_or(schedule.due()).since(BootClock.now());
         tokio::select! {
             biased;
@@ -42,6 +50,7 @@ pub(super) async fn poll_target(context: Arc<PollContext>, hold: Guard) {
             () = hold.stopping() => break,
             permit = context.permits.acquire() => permit,
         };
+        let due = retry.unwrap_or(schedule.due());
         if !context.backoff.is_active(BootClock.now()) {
             target.poll().await;
         }
@@ -61,7 +70,9 @@ pub(super) async fn poll_target(context: Arc<PollContext>, hold: Guard) {
             target.missed(missed);
         }
         retry = target.retry_at().filter(|at| stands && *at < schedule.due());
+        target.record(due, retry.unwrap_or(schedule.due()));
     }
+    context.results.finish(&hold).await;
     context.backoff.target_removed(&hold.duty().id);
     // Whether or not a connection of the API still has the hold.
     hold.finished(WorkOutcome::Asked);
@@ -73,11 +84,100 @@ struct TargetPoller<'a> {
     state: Option<StateFile>,
     /// Whether the state file has what the store has.
     restored: bool,
-    /// Failed polls in a row.
-    failures: u32,
+    /// Whether the program has asked to give the duty back.
+    released: bool,
+    /// The newest result, of whatever holder.
+    report: PollReport,
+    /// Outcome of the last poll, until it is in the report.
+    outcome: Option<PollOutcome>,
+    /// Whether a result of this hold was noted.
+    noted: bool,
 }
 
-impl TargetPoller<'_> {
+/// Outcome of a poll that the target is answerable for.
+struct PollOutcome {
+    took: Duration,
+    /// Reason of a failure.
+    failure: Option<String>,
+}
+
+/// Returns the wall clock at an instant, as far as both clocks keep pace.
+fn unix_ms_at(at: LocalInstant) -> u64 {
+    let (now, unix_ms) = (BootClock.now(), process::unix_ms());
+    unix_ms.saturating_add(millis(at.since(now))).saturating_sub(millis(now.since(at)))
+}
+
+impl<'a> TargetPoller<'a> {
+    fn new(context: &'a PollContext, hold: &'a Guard, state: Option<StateFile>) -> Self {
+        let (report, outcome) = (PollReport::default(), None);
+        let (restored, released, noted) = (false, false, false);
+        Self { context, hold, state, restored, released, report, outcome, noted }
+    }
+
+    /// Goes on from the newest result of any holder. Returns when to poll first, if not at the next
+    /// slot: at once if the target is overdue, or when a failed poll was to be tried again.
+    async fn resume(&mut self, slot: LocalInstant) -> Option<LocalInstant> {
+        let found = match timeout(RESUME_TIMEOUT, self.hold.reported()).await {
+            Ok(Ok(found)) => found?,
+            Ok(Err(error)) => return self.not_resumed(&error.to_string()),
+            Err(_) => return self.not_resumed("the store did not answer in time"),
+        };
+        self.report = PollReport::read(found.document.as_bytes())?;
+        let (next, now) = (self.report.next_unix_ms?, process::unix_ms());
+        if next > now {
+            let wait = Duration::from_millis(next - now);
+            return Some(BootClock.now().plus(wait)).filter(|at| *at < slot);
+        }
+        let late = Duration::from_millis(now - next);
+        let missed = u64::try_from(late.as_nanos() / self.every().as_nanos().max(1));
+        let missed = missed.unwrap_or(u64::MAX);
+        let (skipped, first) = match self.context.settings.missed {
+            MissedPolls::Once => (missed, Some(BootClock.now())),
+            MissedPolls::Skip => (missed.saturating_add(1), None),
+        };
+        self.count_skipped(skipped);
+        let late = span(Duration::from_secs(late.as_secs()));
+        let polls = counted(skipped, "poll was", "polls were");
+        let what = if first.is_some() { "polled now" } else { "polled at its next time" };
+        let reason = format!("due {late} ago and {what}; {polls} skipped");
+        self.log(LogLevel::Debug, "poll_overdue", reason);
+        first
+    }
+
+    /// A target whose result cannot be read begins at its next slot.
+    fn not_resumed(&self, why: &str) -> Option<LocalInstant> {
+        let reason = format!("the last result cannot be read: {why}");
+        self.log(LogLevel::Warn, "result_unread", reason);
+        None
+    }
+
+    /// Notes the result of the last poll, if there was one, with the time of the next poll.
+    fn record(&mut self, due: LocalInstant, next: LocalInstant) {
+        let Some(PollOutcome { took, failure }) = self.outcome.take() else { return };
+        let before = self.report.last_failure.clone().filter(|_| self.report.is_failing());
+        let now = process::unix_ms();
+        self.report.due_unix_ms = unix_ms_at(due);
+        self.report.polled_unix_ms = now;
+        self.report.duration_ms = millis(took);
+        self.report.next_unix_ms = Some(unix_ms_at(next));
+        match failure {
+            Some(reason) => self.report.failed(now, &reason),
+            None => self.report.succeeded(now),
+        }
+        let after = self.report.last_failure.clone().filter(|_| self.report.is_failing());
+        let is_due = !std::mem::replace(&mut self.noted, true) || before != after;
+        self.context.results.note(self.hold, self.report.clone(), is_due);
+    }
+
+    /// Failed polls in a row, of any holder; with the one that just ended.
+    fn failures(&self) -> u64 {
+        match &self.outcome {
+            Some(PollOutcome { failure: Some(_), .. }) => self.report.failures.saturating_add(1),
+            Some(_) => 0,
+            None => self.report.failures,
+        }
+    }
+
     fn every(&self) -> Duration {
         let own = self.context.targets.of(&self.hold.duty().id).every;
         own.unwrap_or(self.context.settings.every)
@@ -97,7 +197,7 @@ impl TargetPoller<'_> {
     /// a pause that doubles, and is shorter by up to a quarter so that targets are tried apart.
     fn retry_at(&self) -> Option<LocalInstant> {
         let PollSettings { retries, retry_delay, .. } = &self.context.settings;
-        let attempt = self.failures.checked_sub(1)?;
+        let attempt = u32::try_from(self.failures().checked_sub(1)?).unwrap_or(u32::MAX);
         if attempt >= *retries {
             return None;
         }
@@ -149,30 +249,33 @@ impl TargetPoller<'_> {
             state: self.state.as_ref(),
             log: &|event, reason| self.log(LogLevel::Warn, event, reason),
         };
+        let began = BootClock.now();
         let ran = self.context.pool.run(start).await;
-        if ran.released {
-            self.hold.finished(WorkOutcome::Asked);
-        }
-        self.finish(ran, limit);
+        self.released = ran.released;
+        self.finish(ran, limit, began);
     }
 
     fn not_restored(&mut self, error: &StoreError) {
         if error.code() == Code::Fenced {
             return;
         }
+        let reason = error.problem().to_string();
         self.context.recorder.count_poll(PollResult::Failed);
-        self.log(LogLevel::Warn, "poll_failed", error.problem().to_string());
+        self.log(LogLevel::Warn, "poll_failed", reason.clone());
+        self.outcome = Some(PollOutcome { took: Duration::ZERO, failure: Some(reason) });
         self.failed(PollFailure::Failed);
     }
 
     /// Counts and logs an outcome. A failed poll does not end anything: the next one may succeed.
-    fn finish(&mut self, ran: PooledRun, limit: LocalInstant) {
+    fn finish(&mut self, ran: PooledRun, limit: LocalInstant, began: LocalInstant) {
+        let took = BootClock.now().since(began);
         let killed = |why: String| (PollResult::Killed, why, None);
         let failed = |failure, reason| (PollResult::Failed, reason, Some(failure));
         let (result, reason, failure) = match ran.end {
             CommandEnd::Ended(ExitStatus::Code(0), EndCause::Exited) => {
                 self.context.recorder.count_poll(PollResult::Done);
                 self.log(LogLevel::Debug, "polled", "exit code 0".to_owned());
+                self.outcome = Some(PollOutcome { took, failure: None });
                 return self.succeeded();
             }
             CommandEnd::Ended(_, EndCause::Deadline) if BootClock.now() >= limit => {
@@ -202,14 +305,14 @@ impl TargetPoller<'_> {
             CommandEnd::Remains => killed("a process of the command is still running".to_owned()),
         };
         self.context.recorder.count_poll(result);
-        self.log(LogLevel::Warn, "poll_failed", reason);
+        self.log(LogLevel::Warn, "poll_failed", reason.clone());
         if let Some(failure) = failure {
+            self.outcome = Some(PollOutcome { took, failure: Some(reason) });
             self.failed(failure);
         }
     }
 
-    fn succeeded(&mut self) {
-        self.failures = 0;
+    fn succeeded(&self) {
         if self.context.backoff.succeeded() {
             self.context.membership.failing(Duration::ZERO);
             self.context.recorder.set_failing(None);
@@ -219,8 +322,7 @@ impl TargetPoller<'_> {
     }
 
     /// Backs off when all polls fail here, so that other members can take over.
-    fn failed(&mut self, failure: PollFailure) {
-        self.failures = self.failures.saturating_add(1);
+    fn failed(&self, failure: PollFailure) {
         let (target, now) = (&self.hold.duty().id, BootClock.now());
         let begun = self.context.backoff.failed(target, failure, now, process::entropy());
         let Some(BackoffPeriod { duration, failures }) = begun else { return };
@@ -237,10 +339,14 @@ impl TargetPoller<'_> {
         self.context.recorder.log_instance(LogLevel::Warn, "failing", reason);
     }
 
-    fn missed(&self, polls: u64) {
+    fn count_skipped(&self, polls: u64) {
         for _ in 0..polls.min(MAX_COUNTED_MISSES) {
             self.context.recorder.count_poll(PollResult::Skipped);
         }
+    }
+
+    fn missed(&self, polls: u64) {
+        self.count_skipped(polls);
         let (times, every) = (counted(polls, "time", "times"), span(self.every()));
         let reason = format!("{times}: a poll takes longer than the interval of {every}");
         self.log(LogLevel::Warn, "poll_skipped", reason);

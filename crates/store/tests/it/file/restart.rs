@@ -2,7 +2,8 @@
 
 use tenure_core::guarantee::Fact;
 use tenure_core::store::{
-    Adopt, AuditRange, Claimed, Committed, Evict, Forgotten, Opened, Replaced, Retention,
+    Adopt, AuditRange, Claimed, Committed, Evict, Forgotten, Opened, Replaced, Report, Reported,
+    Retention,
 };
 use tenure_core::{Code, Document, Epoch, GroupName, InstanceId, Version};
 use tenure_store::file::{FileSettings, FileStore};
@@ -24,6 +25,9 @@ async fn everything_but_sessions_survives_a_restart() {
     for version in 0..3 {
         player.commit(&hold, version, &format!("{{\"n\": {version}}}")).await;
     }
+    let report = Report { hold: hold.clone(), document: Document::new("works").unwrap() };
+    assert_eq!(first.report(&player.session, &[report]).await.unwrap(), [Reported::Stored]);
+    let reports = first.reports(&[duty("main")]).await.unwrap();
     let document = Document::new("shards=8").unwrap();
     let replaced = first.replace_group_document(&group(), Version::ZERO, &document).await;
     assert!(matches!(replaced.unwrap(), Replaced::Saved(_)));
@@ -40,6 +44,7 @@ async fn everything_but_sessions_survives_a_restart() {
     assert_eq!((holders.len(), &holders[0].holder), (1, &None));
     assert_eq!(second.history(&duty("main")).await.unwrap(), history);
     assert_eq!(load(&second, "main").await.as_ref(), history.first());
+    assert_eq!(second.reports(&[duty("main")]).await.unwrap(), reports);
     assert_eq!(second.group_document(&group()).await.unwrap().document, document);
     assert_eq!(second.audit(&group(), AuditRange::first(100)).await.unwrap(), audit);
     assert_eq!(second.groups().await.unwrap(), [group()]);

@@ -26,7 +26,7 @@ async fn ten_start_at_once_on_an_empty_database() {
     }
     let count = place.sql("SELECT count(*), max(number) FROM tenure.migration");
     let row = place.client().await.query_one(&count, &[]).await.unwrap();
-    assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (6, 6));
+    assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (7, 7));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -142,7 +142,10 @@ async fn the_server_can_read_every_statement() {
         let types: Vec<Type> = match name.as_str() {
             "session/keep_alive.sql" => [&who[..], &[Type::BYTEA]].concat(),
             "hold/standing.sql" => [&who[..], &[texts.clone(), Type::INT8_ARRAY]].concat(),
-            "checkpoint/load.sql" => vec![texts.clone(), texts.clone()],
+            "checkpoint/load.sql" | "report/load.sql" => vec![texts.clone(), texts.clone()],
+            "report/save.sql" => {
+                [&who[..], &[texts.clone(), Type::INT8_ARRAY, Type::BYTEA_ARRAY]].concat()
+            }
             "checkpoint/commit_one.sql" | "checkpoint/commit_refused.sql" => {
                 [&who[..], &[text.clone(), Type::INT8, Type::BYTEA, Type::INT8]].concat()
             }

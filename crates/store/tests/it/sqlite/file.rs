@@ -50,7 +50,7 @@ async fn ten_start_at_once_on_a_new_file() {
     }
     let count = "SELECT count(*) FROM migration";
     let file = Connection::open(&path).unwrap();
-    assert_eq!(file.query_row(count, [], |row| row.get::<_, i64>(0)).unwrap(), 2);
+    assert_eq!(file.query_row(count, [], |row| row.get::<_, i64>(0)).unwrap(), 3);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,5 +1,4 @@
--- Stores reports under holds of one session. For each, counted from 1: whether it was stored, and
--- the newest epoch of its duty.
+-- Stores reports under holds of one session. Returns for each, in order, whether it was stored.
 -- $1 group, $2 instance, $3 nonce, $4 duties, $5 epochs, $6 documents
 --
 -- As in commit_one, FOR KEY SHARE on the holds lets keep-alives and commits pass, but no takeover
@@ -31,12 +30,4 @@ WITH wanted AS (
     WHERE r.epoch <= excluded.epoch
     RETURNING duty
 )
-SELECT w.item, s.duty IS NOT NULL, coalesce(greatest(h.epoch, c.epoch), 0) FROM wanted w
-LEFT JOIN saved s ON s.duty = w.duty
-LEFT JOIN LATERAL (
-    SELECT x.epoch FROM tenure.hold x WHERE x.group_name = $1 AND x.duty = w.duty OFFSET 0
-) AS h ON true
-LEFT JOIN LATERAL (
-    SELECT x.epoch FROM tenure.checkpoint x WHERE x.group_name = $1 AND x.duty = w.duty OFFSET 0
-) AS c ON true
-ORDER BY w.item
+SELECT s.duty IS NOT NULL FROM wanted w LEFT JOIN saved s ON s.duty = w.duty ORDER BY w.item
