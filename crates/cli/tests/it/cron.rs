@@ -202,7 +202,7 @@ fn a_schedule_and_another_report_do_not_share_a_duty() {
         let session = crate::tenure::join(&*store, "jobs", "other", "").await;
         let hold = crate::tenure::claim(&*store, &session, "report").await;
         let document = tenure_core::Document::new(*b"{}").unwrap();
-        let report = tenure_core::store::Report { hold: hold.clone(), document };
+        let report = tenure_core::store::Report { hold: hold.clone(), number: 1, document };
         store.report(&session, &[report]).await.unwrap();
         crate::tenure::release(&*store, &session, hold).await;
         let reason = tenure_core::Reason::new("test").unwrap();
