@@ -252,7 +252,8 @@ pub struct DutyReport {
 /// Outcome of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reported {
-    /// This report, or a later one under the same hold, is stored; durably, if the store is durable.
+    /// This report, or a later one under the same hold, is stored; durably, if the store is
+    /// durable.
     Stored,
     /// The hold is not valid: stop, and never retry. Nothing was changed.
     Fenced {

@@ -41,8 +41,8 @@ impl EtcdCall<'_> {
         Ok(reported)
     }
 
-    /// Writes reports if the session is alive, each if its hold is valid, and if the stored one, which
-    /// is read first, is still the same: an attempt that comes late changes nothing.
+    /// Writes reports if the session is alive, each if its hold is valid, and if the stored one,
+    /// which is read first, is still the same: an attempt that comes late changes nothing.
     async fn report_part(&self, session: &Session, part: &[Report]) -> StoreResult<Vec<Reported>> {
         let names: Vec<String> =
             part.iter().map(|report| self.keys.report(&report.hold.duty)).collect();
