@@ -123,8 +123,8 @@ async fn leases(on: &Handles) -> Result<()> {
     store.commit(&session("a")?, &commits("a", &[("d1", 0)])?).await?;
     store.commit(&session("c")?, &commits("c", &[("d3", 0), ("d4", 0)])?).await?;
     store.commit(&session("l")?, &commits("l", &[("d5", 0)])?).await?;
-    store.report(&session("a")?, &reports("a", &["d1"])?).await?;
-    store.report(&session("c")?, &reports("c", &["d3", "d4"])?).await?;
+    store.report(&session("a")?, &reports("a", &["d1"], 1)?).await?;
+    store.report(&session("c")?, &reports("c", &["d3", "d4"], 1)?).await?;
     store.release(&session("c")?, &[hold("c", "d4")?], &reason()?).await?;
     store.evict(&group()?, &InstanceId::new("f")?, Evict::Now, &reason()?).await?;
     let document = Document::new("one")?;

@@ -77,7 +77,7 @@ pub(crate) struct Global {
     /// Print output as one JSON document, and errors as JSON on standard error
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// Colours in output for people; NO_COLOR and CLICOLOR_FORCE decide for auto
+    /// Colours: auto is on a terminal, unless NO_COLOR is set
     #[arg(long, global = true, value_enum, value_name = "WHEN", default_value = "auto")]
     color: ColorArg,
 }
@@ -121,7 +121,7 @@ pub(crate) enum TenureCommand {
     /// Explain why a duty is with its holder
     Explain(explain::ExplainArgs),
     /// List what happened: grants, losses, releases, evictions and commits
-    Audit(audit::AuditArgs),
+    Audit(audit::TimelineArgs),
     /// Show which duties would move if members, weights or pins changed
     Plan(plan::PlanArgs),
     /// Apply a plan, if the group has not changed since
@@ -179,7 +179,7 @@ pub(crate) enum TenureCommand {
     /// List connectors and their state; archive or delete them
     #[command(subcommand)]
     Connectors(connectors::ConnectorCommand),
-    /// Adopt a restored store, or set how much history a store keeps
+    /// Back up and restore a store, adopt a restored one, set how much history is kept
     #[command(subcommand)]
     Store(crate::store::StoreCommand),
     /// Create the store, or update its schema

@@ -76,7 +76,8 @@ hints! {
     NoRecord "ask for a time within the trail; `tenure store retention` shows how much is kept"
     CannotIsolate "allow PID namespaces (see the page of this code), or run without --isolate"
     Failing "run the command by hand on this host, as the same user; see poll_failed in the log"
-    BadStateFile "name a regular file in a folder that exists and is writable for this user"
+    BadStateFile
+        "name a regular file of at most 256 KiB, in a folder that exists and this user may write"
     StateNotImported
         "add --state-import to store it as the first checkpoint, or move the file away"
     OtherVersion "read the checkpoint again, and decide which one is right"

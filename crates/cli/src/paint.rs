@@ -9,15 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::ValueEnum;
 use clap::builder::styling::{AnsiColor, Style};
 
-/// When output has colours.
+/// When output has colours. The values have no help texts: clap would print the long form of every
+/// command's help.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ColorArg {
-    /// On a terminal, unless NO_COLOR is set
     #[default]
     Auto,
-    /// Always, except in JSON
     Always,
-    /// Never
     Never,
 }
 

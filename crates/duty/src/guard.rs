@@ -15,6 +15,7 @@ use tenure_core::{
 use tokio::sync::{Mutex, watch};
 
 use crate::hold_state::{DriverHandle, HoldState, HoldStatus};
+use crate::report::{next_number, report_of};
 
 /// The right to one duty. Keep it, or a clone, while you work: the duty is given back when the last
 /// one is dropped or [`Guard::finished`] is called.
@@ -328,15 +329,18 @@ impl Guard {
     /// Stores a report on the duty, of at most [`Report::MAX_REPORT_BYTES`]; it replaces the one
     /// before, and leaves the checkpoint as it is. [`Code::Fenced`] means that the hold is no
     /// longer valid: stop. After a lost response it reads what is stored, and sends the report once
-    /// more if that is another one.
+    /// more if that is an older one; an attempt that takes effect late changes nothing.
     pub async fn report(&self, document: Document) -> Result<(), StoreError> {
-        let lost = match self.try_report(&document).await {
+        let report = report_of(self, next_number(), document);
+        let lost = match self.try_report(&report).await {
             Err(lost) if lost.is_unknown() => lost,
             settled => return settled,
         };
         match self.reported().await {
-            Ok(Some(found)) if found.epoch == self.epoch() && found.document == document => Ok(()),
-            Ok(_) => match self.try_report(&document).await {
+            Ok(Some(found)) if found.epoch == self.epoch() && found.number >= report.number => {
+                Ok(())
+            }
+            Ok(_) => match self.try_report(&report).await {
                 // The first attempt may still have happened.
                 Err(StoreError::Refused(problem)) if problem.code != Code::Fenced => Err(lost),
                 again => again,
@@ -345,10 +349,9 @@ impl Guard {
         }
     }
 
-    async fn try_report(&self, document: &Document) -> Result<(), StoreError> {
+    async fn try_report(&self, report: &Report) -> Result<(), StoreError> {
         self.check()?;
-        let session = self.inner.state.session.clone();
-        let report = Report { hold: self.hold().clone(), document: document.clone() };
+        let (session, report) = (self.inner.state.session.clone(), report.clone());
         let stored =
             self.inner.handle.store.call(move |store| async move {
                 Ok(store.report(&session, &[report]).await?.pop())

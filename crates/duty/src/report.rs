@@ -2,12 +2,25 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tenure_core::store::{DutyReport, Report, Reported};
 use tenure_core::{Code, Document, DutyId, DutyKey, GroupName, Nonce, Session, Store, StoreError};
 
 use crate::guard::Guard;
 use crate::hold_state::DriverHandle;
+
+/// Number of the newest report of this process: larger than those of all before.
+static NEWEST_NUMBER: AtomicU64 = AtomicU64::new(0);
+
+/// Returns the number of the next report.
+pub(crate) fn next_number() -> u64 {
+    NEWEST_NUMBER.fetch_add(1, Ordering::Relaxed) + 1
+}
+
+pub(crate) fn report_of(guard: &Guard, number: u64, document: Document) -> Report {
+    Report { hold: guard.hold().clone(), number, document }
+}
 
 /// Handle that stores and loads the reports of a group; see [`Guard::report`] for a single one.
 #[derive(Clone, Debug)]
@@ -40,7 +53,7 @@ impl ReportHandle {
         for (session, places) in sessions.into_values() {
             let report = |at: &usize| {
                 let (guard, document) = &reports[*at];
-                Report { hold: guard.hold().clone(), document: document.clone() }
+                report_of(guard, next_number(), document.clone())
             };
             let batch: Vec<Report> = places.iter().map(report).collect();
             let store = |store: Arc<dyn Store>| async move { store.report(&session, &batch).await };

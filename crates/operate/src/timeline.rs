@@ -150,27 +150,17 @@ pub async fn timeline(
         let what = "the period ends before it begins";
         return Err(OperateError::refused(Code::BadInput, what));
     }
-    let mut reader = TimelineReader {
-        events: BTreeMap::new(),
-        limit: *limit,
-        period: (since.unwrap_or(0), until.unwrap_or(u64::MAX)),
-        omitted: 0,
+    let mut reader = TimelineReader::new(*limit, (since.unwrap_or(0), until.unwrap_or(u64::MAX)));
+    let group = scope.group();
+    let duty = match scope {
+        Scope::Group(_) => None,
+        Scope::Duty(duty) => Some(duty),
     };
-    let (group, duty) = match scope {
-        Scope::Group(group) => (group, None),
-        Scope::Duty(duty) => (&duty.group, Some(duty)),
-    };
-    let (mut begins, mut known, mut count) = (None, false, 0);
+    let mut count = 0;
     read_pages(store, group, 0, |page| {
         count += page.len();
         observe(TimelineProgress::Entries(count));
-        for entry in page {
-            begins = Some(begins.map_or(entry.unix_ms, |at: u64| at.min(entry.unix_ms)));
-            if duty.is_none_or(|duty| entry.duty.as_ref() == Some(duty)) {
-                known = true;
-                reader.add_entry(entry);
-            }
-        }
+        page.into_iter().for_each(|entry| reader.add_entry(entry, duty));
     })
     .await?;
     let duties = match duty {
@@ -180,45 +170,31 @@ pub async fn timeline(
             holders.into_iter().map(|holder| holder.duty).collect()
         }
     };
-    let (mut notes, mut cut) = (Vec::new(), 0);
-    for (n, duty) in duties.iter().enumerate() {
-        observe(TimelineProgress::Duties(n, duties.len()));
-        match store.history(duty).await {
-            Ok(history) => {
-                known |= !history.is_empty();
-                cut += usize::from(reader.add_commits(duty, &history));
-            }
-            // One damaged checkpoint does not hide the events of the others.
-            Err(error) if error.code() == Code::Damaged => {
-                known = true;
-                notes.push(format!("the commits of {duty} cannot be read: {}", error.problem()));
-            }
-            Err(error) => return Err(nothing_happened(error).into()),
-        }
-    }
-    if !known && !exists(store, scope).await? {
+    reader.read_commits(store, &duties, observe).await?;
+    if !reader.known && !exists(store, scope).await? {
         return Err(OperateError::not_there(match scope {
             Scope::Group(group) => format!("the group {group}"),
             Scope::Duty(duty) => format!("the duty {duty} was never granted"),
         }));
     }
-    let shown_since = since.unwrap_or(0);
-    if let Some(begins) = begins.filter(|begins| *begins > shown_since && since.is_some()) {
+    let mut notes = std::mem::take(&mut reader.notes);
+    let is_late = |begins: &u64| since.is_some_and(|since| *begins > since);
+    if let Some(begins) = reader.begins.filter(is_late) {
         let what = format!("the audit trail of {group} begins at {}", timestamp(begins));
         if until.is_some_and(|until| until < begins) && reader.events.is_empty() {
             return Err(OperateError::refused(Code::NoRecord, what));
         }
         notes.push(format!("{what}: earlier entries, if there were any, are not kept"));
     }
-    if cut > 0 {
-        let duties = counted(cut, "duty", "duties");
+    if reader.cut > 0 {
+        let duties = counted(reader.cut, "duty", "duties");
         notes.push(format!("the oldest commits of {duties} are not kept any more"));
     }
     Ok(Timeline {
         of: duty.map_or_else(|| group.to_string(), ToString::to_string),
         since_unix_ms: since,
         until_unix_ms: until,
-        trail_begins_unix_ms: begins,
+        trail_begins_unix_ms: reader.begins,
         omitted: reader.omitted,
         notes,
         events: TimelineEvents(reader.events),
@@ -246,19 +222,62 @@ async fn exists(store: &dyn Store, scope: &Scope) -> Result<bool, OperateError> 
     Ok(known.map_err(nothing_happened)?)
 }
 
+#[derive(Default)]
 struct TimelineReader {
     events: BTreeMap<EventOrder, TimelineEvent>,
     limit: usize,
     period: (u64, u64),
     omitted: u64,
+    /// Time of the oldest entry.
+    begins: Option<u64>,
+    /// Whether anything is recorded, in the period or not.
+    known: bool,
+    /// Number of duties with older commits that are not kept.
+    cut: usize,
+    notes: Vec<String>,
 }
 
 impl TimelineReader {
-    fn add_entry(&mut self, entry: AuditEntry) {
+    fn new(limit: usize, period: (u64, u64)) -> Self {
+        Self { limit, period, ..Self::default() }
+    }
+
+    /// Adds an entry of the group, if it is about the duty, or any if there is none.
+    fn add_entry(&mut self, entry: AuditEntry, only: Option<&DutyKey>) {
+        self.begins = Some(self.begins.map_or(entry.unix_ms, |at| at.min(entry.unix_ms)));
+        if only.is_some() && entry.duty.as_ref() != only {
+            return;
+        }
+        self.known = true;
         let AuditEntry { seq, unix_ms, kind, instance, duty, epoch, reason } = entry;
         let event = kind.as_str();
         let event = TimelineEvent { unix_ms, event, duty, epoch, instance, reason, commit: None };
         self.add(EventOrder { unix_ms, seq, version: 0, duty: None }, event);
+    }
+
+    async fn read_commits(
+        &mut self,
+        store: &dyn Store,
+        duties: &[DutyKey],
+        observe: &mut dyn FnMut(TimelineProgress),
+    ) -> Result<(), OperateError> {
+        for (n, duty) in duties.iter().enumerate() {
+            observe(TimelineProgress::Duties(n, duties.len()));
+            match store.history(duty).await {
+                Ok(history) => {
+                    self.known |= !history.is_empty();
+                    self.cut += usize::from(self.add_commits(duty, &history));
+                }
+                // One damaged checkpoint does not hide the events of the others.
+                Err(error) if error.code() == Code::Damaged => {
+                    self.known = true;
+                    let problem = error.problem();
+                    self.notes.push(format!("the commits of {duty} cannot be read: {problem}"));
+                }
+                Err(error) => return Err(nothing_happened(error).into()),
+            }
+        }
+        Ok(())
     }
 
     /// Adds the commits of a duty. Returns whether older ones of the period are not kept.
@@ -320,7 +339,7 @@ mod tests {
         [AuditKind::Granted, AuditKind::Expired, AuditKind::Granted, AuditKind::Released];
 
     fn reader(limit: usize) -> TimelineReader {
-        TimelineReader { events: BTreeMap::new(), limit, period: (0, 9), omitted: 0 }
+        TimelineReader::new(limit, (0, 9))
     }
 
     fn duty() -> DutyKey {
@@ -360,7 +379,7 @@ mod tests {
     fn a_commit_is_within_its_hold() {
         let mut reader = reader(10);
         for (n, kind) in KINDS.into_iter().enumerate() {
-            reader.add_entry(entry(n as u64 + 1, 5, kind, [1, 1, 2, 2][n]));
+            reader.add_entry(entry(n as u64 + 1, 5, kind, [1, 1, 2, 2][n]), None);
         }
         let cut = reader.add_commits(&duty(), &[commit(2, 2, 5), commit(1, 1, 5)]);
         let expected =
@@ -374,10 +393,10 @@ mod tests {
     fn the_newest_events_are_kept_and_the_others_counted() {
         let mut reader = reader(2);
         for n in 1..=4 {
-            reader.add_entry(entry(n, n, AuditKind::Granted, n));
+            reader.add_entry(entry(n, n, AuditKind::Granted, n), None);
         }
         // Outside of the period.
-        reader.add_entry(entry(5, 10, AuditKind::Granted, 5));
+        reader.add_entry(entry(5, 10, AuditKind::Granted, 5), None);
         assert_eq!(
             (told(&reader), reader.omitted),
             (vec!["granted 3".into(), "granted 4".into()], 2)

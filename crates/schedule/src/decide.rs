@@ -14,7 +14,7 @@ pub const MAX_CATCH_UP: usize = 1_000;
 /// Longest pause before an attempt, unless the first one is longer.
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(60 * 60);
 
-/// What to do about an occurrence whose holder died.
+/// Policy for an occurrence whose holder died.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InterruptedPolicy {
     /// Run it again.
@@ -23,7 +23,7 @@ pub enum InterruptedPolicy {
     Skip,
 }
 
-/// What to do about occurrences that are due and were not started.
+/// Policy for occurrences that are due and were not started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MissedPolicy {
     /// Run the newest.

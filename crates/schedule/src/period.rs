@@ -29,7 +29,7 @@ impl AlignedPeriod {
             return fail(format!("the period {period} is outside the limits: {least} to {most}"));
         }
         let ms = period.as_millis() as u64;
-        if !is_utc && ms % DAY_MS != 0 {
+        if !is_utc && !ms.is_multiple_of(DAY_MS) {
             let period = span(period);
             return fail(format!(
                 "the period {period} is not a whole number of days: leave --tz out"

@@ -27,7 +27,7 @@ pub struct RunSchedule {
 
 #[derive(Clone, Debug)]
 enum ScheduleKind {
-    Cron(CronExpression),
+    Cron(Box<CronExpression>),
     Period(AlignedPeriod),
 }
 
@@ -56,7 +56,7 @@ impl ClockChange {
 impl RunSchedule {
     /// Parses a cron expression of five fields, in a time zone of the IANA database.
     pub fn cron(expression: &str, zone: &str) -> Result<Self, StoreError> {
-        let kind = ScheduleKind::Cron(CronExpression::parse(expression)?);
+        let kind = ScheduleKind::Cron(Box::new(CronExpression::parse(expression)?));
         let (zone, zone_name) = find_zone(zone)?;
         Ok(Self { kind, zone, zone_name })
     }

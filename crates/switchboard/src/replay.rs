@@ -86,8 +86,9 @@ async fn refuse(
     reason: &str,
     dry_run: bool,
 ) -> StorageResult<ReplayOutcome> {
-    let end = reason.floor_char_boundary(MAX_REASON_BYTES);
-    let reason = &reason[..end];
+    let fits = |end: &usize| reason.is_char_boundary(*end);
+    let end = (0..=MAX_REASON_BYTES.min(reason.len())).rev().find(fits);
+    let reason = &reason[..end.unwrap_or(0)];
     if !dry_run {
         storage.refuse_letter(id, REFUSED_CLASS, reason).await?;
     }

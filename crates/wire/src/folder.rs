@@ -86,6 +86,8 @@ pub struct ReportRow {
     pub id: String,
     /// The epoch under which it was written.
     pub epoch: u64,
+    /// Its number under that epoch.
+    pub number: u64,
     /// The writer.
     pub instance: String,
     /// The document.

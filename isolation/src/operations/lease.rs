@@ -76,9 +76,10 @@ pub(crate) fn commits(instance: &str, of: &[(&str, u64)]) -> StoreResult<Vec<Com
     of.iter().map(commit).collect()
 }
 
-pub(crate) fn reports(instance: &str, ids: &[&str]) -> StoreResult<Vec<Report>> {
+pub(crate) fn reports(instance: &str, ids: &[&str], number: u64) -> StoreResult<Vec<Report>> {
     let report = |id: &&str| {
-        Ok(Report { hold: hold(instance, id)?, document: Document::new(format!("{id} works"))? })
+        let document = Document::new(format!("{id} works"))?;
+        Ok(Report { hold: hold(instance, id)?, number, document })
     };
     ids.iter().map(report).collect()
 }
@@ -128,7 +129,7 @@ async fn commit(
 }
 
 async fn report(on: Handles, instance: &str, ids: &[&str]) -> StoreResult<impl std::fmt::Debug> {
-    on.store.report(&session(instance)?, &reports(instance, ids)?).await
+    on.store.report(&session(instance)?, &reports(instance, ids, 2)?).await
 }
 
 async fn replace(

@@ -1,17 +1,20 @@
 //! `tenure bucket filter`.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, IsTerminal, Read, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use tenure_core::bucket::{Active, Partition, Total};
+use tenure_core::text::counted;
 use tenure_operate::bucket::{EntityLines, each, entity, read_run_config};
 
+use super::plan::UPDATE_BYTES;
 use super::{number, total};
 use crate::args::path;
 use crate::env;
 use crate::failure::Failure;
+use crate::output::StatusLine;
 
 #[derive(clap::Args)]
 pub(crate) struct BucketFilterArgs {
@@ -67,6 +70,7 @@ pub(super) fn run(args: &BucketFilterArgs) -> Result<ExitCode, Failure> {
 fn filter(active: &Active, input: impl Read, mut output: impl Write) -> Result<(), Failure> {
     let mut lines = EntityLines::new(input, "standard input".to_owned());
     let mut selected = Vec::new();
+    let (mut status, mut bytes, mut entities) = (StatusLine::default(), 0, 0_u64);
     loop {
         let block = lines.block().map_err(|error| {
             let kept = "earlier lines of the bucket were written";
@@ -74,8 +78,17 @@ fn filter(active: &Active, input: impl Read, mut output: impl Write) -> Result<(
         })?;
         let Some(block) = block else { return Ok(()) };
         selected.clear();
-        for line in each(block).filter(|line| active.contains(entity(line))) {
-            selected.extend_from_slice(line);
+        for line in each(block) {
+            entities += 1;
+            if active.contains(entity(line)) {
+                selected.extend_from_slice(line);
+            }
+        }
+        bytes += block.len();
+        // On a terminal, the lines themselves are the progress.
+        if bytes >= UPDATE_BYTES && !io::stdout().is_terminal() {
+            bytes = 0;
+            status.show(&format!("{} so far", counted(entities, "entity", "entities")));
         }
         // Flush, so that no line is held back while waiting for more input.
         match output.write_all(&selected).and_then(|()| output.flush()) {

@@ -24,7 +24,7 @@ const MAX_ROWS: usize = 40;
 const CHART_WIDTH: usize = 80;
 const MIN_BAR_WIDTH: usize = 10;
 /// Bytes between two progress updates: half a second of short lines.
-const UPDATE_BYTES: usize = 16 * 1024 * 1024;
+pub(super) const UPDATE_BYTES: usize = 16 * 1024 * 1024;
 
 #[derive(clap::Args)]
 pub(crate) struct BucketPlanArgs {

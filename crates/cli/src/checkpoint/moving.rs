@@ -16,6 +16,7 @@ use crate::args::{group_name, name};
 use crate::doctor;
 use crate::failure::Failure;
 use crate::output::{document, shown, to_stderr};
+use crate::progress;
 use crate::signing::SigningSettings;
 
 pub(super) async fn run(
@@ -44,6 +45,9 @@ pub(super) async fn run(
     let (from, to) = (side(from, &urls[0])?, side(to, &urls[1])?);
     let stop = stop_on_signal();
     let mut observe = |event: MoveEvent<'_>| {
+        if let MoveEvent::Batch(n, all, _) = event {
+            progress::describe(&format!("moving checkpoints: {n} of {all} done"));
+        }
         to_stderr(&match event {
             MoveEvent::Batch(n, all, batch) => format!("{n} of {all}: {}", text(batch)),
             MoveEvent::WaitingForOther => {

@@ -34,7 +34,7 @@ pub(crate) struct CronArgs {
     pub(crate) duty: Option<String>,
     /// Occurrences whose time has passed without a run
     #[arg(long, value_enum, default_value = "run")]
-    pub(crate) missed: MissedArg,
+    pub(crate) missed: MissedRunsArg,
     /// Start nothing later than this after its time [default: no limit; with --missed skip twice
     /// the TTL, at least 1m]
     #[arg(long, value_name = "TIME", value_parser = duration)]
@@ -114,9 +114,9 @@ impl CronArgs {
         }
         let on_time = MIN_ON_TIME.max(self.member.ttl.saturating_mul(2));
         let (missed, default) = match self.missed {
-            MissedArg::Run => (MissedPolicy::Newest, None),
-            MissedArg::Skip => (MissedPolicy::Newest, Some(on_time)),
-            MissedArg::All => (MissedPolicy::All, None),
+            MissedRunsArg::Run => (MissedPolicy::Newest, None),
+            MissedRunsArg::Skip => (MissedPolicy::Newest, Some(on_time)),
+            MissedRunsArg::All => (MissedPolicy::All, None),
         };
         let deadline = self.deadline.or(default);
         Ok(SchedulePolicy { missed, deadline, ..self.attempts.policy()? })
@@ -124,7 +124,7 @@ impl CronArgs {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-pub(crate) enum MissedArg {
+pub(crate) enum MissedRunsArg {
     /// Run the newest, once
     Run,
     /// Run none that is late

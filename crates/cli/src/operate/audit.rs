@@ -15,7 +15,7 @@ use crate::table::{or_dash, table};
 const MAX_EVENTS: usize = 100_000;
 
 #[derive(clap::Args)]
-pub(crate) struct AuditArgs {
+pub(crate) struct TimelineArgs {
     /// Group, or duty as GROUP/ID
     #[arg(value_name = "GROUP[/ID]")]
     of: String,
@@ -30,7 +30,7 @@ pub(crate) struct AuditArgs {
     limit: usize,
 }
 
-impl AuditArgs {
+impl TimelineArgs {
     pub(crate) async fn run(&self, global: &Global) -> Result<String, Failure> {
         check_count("--limit", self.limit, 1, MAX_EVENTS)?;
         let read = |option, text: &Option<String>| {

@@ -33,6 +33,9 @@ const COORDINATION: &[Case] = &[
     ("explain-free", "explain poll/d"),
     ("explain-at", "explain poll/a --at 1h"),
     ("explain-unknown", "explain poll/typo"),
+    ("audit", "audit poll"),
+    ("audit-duty", "audit poll/a --limit 2"),
+    ("audit-unknown", "audit poll/typo"),
     ("plan", "plan poll"),
     ("plan-changes", "plan poll --join new --leave host-1 --weight host-2=3 --out plan.json"),
     ("apply-dry-run", "apply plan.json --dry-run"),
@@ -82,6 +85,11 @@ const COORDINATION: &[Case] = &[
     ("store-adopt-dry-run", "store adopt --floor 100 --dry-run"),
     ("store-adopt-unconfirmed", "store adopt --floor 100"),
     ("store-adopt", "store adopt --floor 100 --yes"),
+    ("store-backup", "store backup backup.db"),
+    ("store-backup-exists", "store backup backup.db"),
+    ("store-backup-server", "store backup --store redis://me:s3cret@h/1"),
+    ("store-restore-dry-run", "store restore backup.db --floor 100 --dry-run"),
+    ("store-restore", "store restore backup.db --floor 100 --yes --store sqlite:restored.db"),
     ("migrate", "migrate"),
     ("migrate-new", "migrate --store sqlite:other.db"),
     ("migrate-print", "migrate --print"),
@@ -151,6 +159,13 @@ const WITH_SERVER: &[Case] = &[
 
 const SWITCHBOARD: &[Case] = &[
     ("beat-no-server", "beat --uptime 120"),
+    ("dead-ls", "dead ls --error timeout"),
+    ("dead-show", "dead show 0198c5a1-7b1e-7c3f-9d55-5f0a2b6c8e10"),
+    ("dead-show-unknown", "dead show 0198c5a1-7b1e-7c3f-9d55-5f0a2b6c8e19"),
+    ("dead-replay-dry-run", "dead replay --all --endpoint test_bot --dry-run"),
+    ("dead-replay", "dead replay --all --endpoint test_bot"),
+    ("dead-replay-again", "dead replay 0198c5a1-7b1e-7c3f-9d55-5f0a2b6c8e10"),
+    ("dead-discard", "dead discard --all --error envelope --reason test"),
     ("connectors-ls", "connectors ls"),
     ("connectors-show", "connectors show telegram_bot test_bot"),
     ("connectors-show-unknown", "connectors show slack none"),
@@ -208,6 +223,7 @@ fn switchboard() {
     send_events(&server);
     golden.compare(WITH_SERVER);
     server.stop();
+    add_letters(&golden.place);
     golden.compare(SWITCHBOARD);
 }
 
@@ -242,6 +258,18 @@ fn send_events(server: &Server) {
         ];
         let body = envelope(event).to_string();
         server.post_with(INGEST, body.as_bytes(), &headers).is(status);
+    }
+}
+
+/// Adds a dead letter that can be replayed, and one that cannot.
+fn add_letters(place: &Place) {
+    for (n, envelope) in [envelope("9"), json!({})].iter().enumerate() {
+        place.execute(&format!(
+            "INSERT INTO dead_letter (id, digest, posted_at, source_channel, source_provider,
+                source_endpoint_identity, error_class, reason, attempts, envelope)
+             VALUES (X'0198c5a17b1e7c3f9d555f0a2b6c8e1{n}', X'{n:064x}', 1795120877572044,
+                'telegram', 'telegram', 'test_bot', 'timeout', 'slow', 5, '{envelope}')"
+        ));
     }
 }
 

@@ -40,6 +40,7 @@ pages! {
     encrypt_checkpoints: "how-to/encrypt-checkpoints.md",
     fence_postgres_writes: "how-to/fence-postgres-writes.md",
     follow_the_inbox: "how-to/follow-the-inbox.md",
+    handle_dead_letters: "how-to/handle-dead-letters.md",
     keep_the_state_of_any_program: "how-to/keep-the-state-of-any-program.md",
     move_from_a_cursor_file: "how-to/move-from-a-cursor-file.md",
     poll_targets: "how-to/poll-targets.md",

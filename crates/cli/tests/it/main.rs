@@ -11,6 +11,7 @@ mod backup;
 mod beat;
 mod bucket;
 mod checkpoint;
+mod colors;
 mod config;
 mod connectors;
 mod cron;

@@ -1,5 +1,9 @@
 //! `--state`: a state file that follows the store.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 use tenure_core::Clock;
@@ -95,6 +99,7 @@ fn a_file_that_cannot_be_used_is_refused_and_nothing_is_lost() {
     }
     std::fs::create_dir(tenure.path("folder")).unwrap();
     std::os::unix::fs::symlink("real", tenure.path("link")).unwrap();
+    std::os::unix::fs::symlink("nowhere", tenure.path("dangling")).unwrap();
     rustix::fs::mknodat(
         rustix::fs::CWD,
         tenure.path("pipe"),
@@ -107,6 +112,7 @@ fn a_file_that_cannot_be_used_is_refused_and_nothing_is_lost() {
         ("folder", "folder: it is not a regular file"),
         ("pipe", "pipe: it is not a regular file"),
         ("link", "link: it is a symbolic link; name the file itself"),
+        ("dangling", "dangling: it is a symbolic link; name the file itself"),
         ("large", "large: it has 262145 bytes, and the limit is 262144"),
         ("empty", "empty: it is empty, and the store has no checkpoint"),
         ("bad.json", "bad.json: it is not valid JSON"),
@@ -123,6 +129,144 @@ fn a_file_that_cannot_be_used_is_refused_and_nothing_is_lost() {
     let ran = run(&tenure, "/proc/cursor.json", &[], "echo ran > ran");
     assert!(ran.stderr.contains("DT018: ") && ran.stderr.contains("cannot be replaced"), "{ran:?}");
     assert!(!tenure.path("ran").exists());
+}
+
+/// Runs a command without the right to ignore permissions, which root has.
+fn run_unprivileged(tenure: &Tenure, words: &[&str]) -> Ran {
+    if !rustix::process::geteuid().is_root() {
+        return tenure.run(words);
+    }
+    let drop = "--bounding-set=-dac_override,-dac_read_search";
+    let words = [&[drop, env!("CARGO_BIN_EXE_tenure")], words].concat();
+    Ran::of(tenure.command_of("setpriv", &words).output().unwrap())
+}
+
+#[test]
+fn a_file_without_permission_is_refused_and_nothing_is_lost() {
+    let tenure = Tenure::new();
+    run(&tenure, "cursor.json", &[], "echo 1 > cursor.json").ok();
+    let mode = |name: &str, mode: u32| {
+        std::fs::set_permissions(tenure.path(name), Permissions::from_mode(mode)).unwrap();
+    };
+    std::fs::write(tenure.path("cursor.json"), "7").unwrap();
+    mode("cursor.json", 0o000);
+    std::fs::create_dir(tenure.path("folder")).unwrap();
+    std::fs::write(tenure.path("folder/other.json"), "8").unwrap();
+    mode("folder", 0o555);
+    let store = tenure.sqlite("tenure.db");
+    for (file, why) in [
+        ("cursor.json", "cursor.json: Permission denied"),
+        ("folder/other.json", "it cannot be kept as folder/other.json.before: Permission denied"),
+        ("folder/new.json", "folder/new.json: it cannot be replaced: Permission denied"),
+    ] {
+        let ran = run_unprivileged(&tenure, &run_with(&store, file, &[], "echo ran"));
+        assert_eq!((ran.code, &*ran.stdout), (Some(125), ""), "{ran:?}");
+        assert!(ran.stderr.contains("DT018: ") && ran.stderr.contains(why), "{why}: {ran:?}");
+    }
+    mode("cursor.json", 0o600);
+    mode("folder", 0o700);
+    assert_eq!(
+        (tenure.text("cursor.json"), tenure.text("folder/other.json")),
+        ("7".into(), "8".into())
+    );
+    assert_eq!(stored(&tenure).as_deref(), Some("1\n"));
+    // A previous file is replaced, even if it is read-only.
+    std::fs::write(tenure.path("cursor.json.before"), "6").unwrap();
+    mode("cursor.json.before", 0o400);
+    let ran = run_unprivileged(&tenure, &run_with(&store, "cursor.json", &[], "cat cursor.json"));
+    assert_eq!(
+        (ran.stdout.as_str(), tenure.text("cursor.json.before")),
+        ("1\n", "7".into()),
+        "{ran:?}"
+    );
+}
+
+/// What is at `FILE.before` may belong to others.
+#[test]
+fn the_file_before_replaces_only_a_file() {
+    let tenure = Tenure::new();
+    run(&tenure, "cursor.json", &[], "echo 1 > cursor.json").ok();
+    std::fs::write(tenure.path("other"), "other").unwrap();
+    let before = tenure.path("cursor.json.before");
+    let make: [&dyn Fn(); 4] = [
+        &|| std::fs::create_dir(&before).unwrap(),
+        &|| std::os::unix::fs::symlink("other", &before).unwrap(),
+        &|| std::os::unix::fs::symlink("nowhere", &before).unwrap(),
+        &|| rustix::fs::mkfifoat(rustix::fs::CWD, &before, rustix::fs::Mode::RWXU).unwrap(),
+    ];
+    for make in make {
+        make();
+        std::fs::write(tenure.path("cursor.json"), "7").unwrap();
+        let ran = run(&tenure, "cursor.json", &[], "echo ran");
+        assert_eq!((ran.code, &*ran.stdout), (Some(125), ""), "{ran:?}");
+        let why = "cannot be kept as cursor.json.before: it is not a regular file";
+        assert!(ran.stderr.contains(why), "{ran:?}");
+        assert_eq!(
+            (tenure.text("cursor.json"), tenure.text("other")),
+            ("7".into(), "other".into())
+        );
+        std::fs::remove_file(&before).or_else(|_| std::fs::remove_dir(&before)).unwrap();
+    }
+}
+
+/// A program that breaks its file keeps its checkpoint.
+#[test]
+fn what_the_program_makes_of_its_file_does_not_replace_the_checkpoint() {
+    let tenure = Tenure::new();
+    run(&tenure, "cursor.json", &[], "echo 1 > new; mv new cursor.json").ok();
+    for (script, why) in [
+        ("rm cursor.json", ""),
+        ("rm cursor.json; mkdir cursor.json", "it is not a regular file"),
+        ("rm cursor.json; mkfifo cursor.json", "it is not a regular file"),
+        ("rm cursor.json; echo 2 > other; ln -s other cursor.json", "it is a symbolic link"),
+        ("head -c 262145 /dev/zero > big; mv big cursor.json", "it has 262145 bytes"),
+        ("printf '{\"n\":' > cursor.json", "it is not valid JSON"),
+        (": > cursor.json", "it is not valid JSON"),
+    ] {
+        let ran = run(&tenure, "cursor.json", &[], &format!("cat cursor.json; {script}; exit 4"));
+        assert_eq!((ran.code, &*ran.stdout), (Some(4), "1\n"), "{script}: {ran:?}");
+        assert!(why.is_empty() || ran.stderr.contains(why), "{why}: {ran:?}");
+        assert_eq!(stored(&tenure).as_deref(), Some("1\n"), "{script}");
+        // What cannot become the file before is refused at the next start, and stays.
+        let refused =
+            why.starts_with("it is not a reg") || why.contains("link") || why.contains("bytes");
+        let ran = run(&tenure, "cursor.json", &[], "cat cursor.json");
+        assert_eq!(ran.code, Some(if refused { 125 } else { 0 }), "{script}: {ran:?}");
+        if refused {
+            let path = tenure.path("cursor.json");
+            std::fs::remove_file(&path).or_else(|_| std::fs::remove_dir(&path)).unwrap();
+        }
+    }
+}
+
+/// A file that others replace all the time is read whole, or not at all.
+#[test]
+fn a_file_that_is_replaced_while_it_is_read_is_whole() {
+    let tenure = Tenure::new();
+    let contents = [b'a', b'b'].map(|byte| vec![byte; 200_000]);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for content in contents.iter().cycle() {
+                std::fs::write(tenure.path("new"), content).unwrap();
+                std::fs::rename(tenure.path("new"), tenure.path("cursor")).unwrap();
+                if stop.load(Ordering::Relaxed) {
+                    return;
+                }
+            }
+        });
+        let there = || tenure.path("cursor").exists();
+        wait_until("the file is there", LIMIT, there).unwrap();
+        for n in 0..10 {
+            let store = tenure.sqlite(&format!("{n}.db"));
+            let ran = tenure.run(&run_with(&store, "cursor", &["--state-import"], "true"));
+            let changing = ran.stderr.contains("it keeps changing while it is read");
+            assert_eq!(ran.code, Some(if changing { 125 } else { 0 }), "{ran:?}");
+            let stored = stored_in(&tenure, &store).map(String::into_bytes);
+            assert!(stored.is_none_or(|stored| contents.contains(&stored)));
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
 }
 
 #[test]

@@ -34,7 +34,7 @@ impl Desk {
         let terminal = || OpenOptions::new().read(true).write(true).open(path).unwrap();
         let words = ["--ctty", "--wait", "bash", "--norc", "--noprofile", "-i"];
         let mut command = tenure.command_of("setsid", &words);
-        command.env("TENURE", env!("CARGO_BIN_EXE_tenure")).env("PS1", PROMPT);
+        command.env("TENURE", env!("CARGO_BIN_EXE_tenure")).env("PS1", PROMPT).env("TERM", "xterm");
         let command = command.stdin(Stdio::from(terminal())).stdout(Stdio::from(terminal()));
         let shell = command.stderr(Stdio::from(terminal())).spawn().unwrap();
         let keyboard = File::from(master);
@@ -231,5 +231,61 @@ fn a_plan_of_buckets_talks_to_people() {
     desk.press(&format!("{many} | \"$TENURE\" bucket plan --key k --total 3\n"));
     desk.sees(" entities so far\r\u{1b}[K20000 entities in 3 buckets of k");
     desk.press("exit\n");
+    desk.shell.wait().unwrap();
+}
+
+/// Heads of tables are bold and states have colours on a terminal, unless they are not wanted.
+#[test]
+fn a_terminal_has_colours() {
+    let tenure = Tenure::new();
+    let url = tenure.sqlite("tenure.db");
+    crate::operate::prepare(&url);
+    tenure.run(&["cordon", "poll", "host-2"]).ok();
+    let mut desk = Desk::new(&tenure);
+    desk.sees(PROMPT);
+    desk.press("stty cols 200\n");
+    desk.sees(PROMPT);
+    desk.press("$TENURE top --once; echo end-$((1+1))\n");
+    desk.sees("\u{1b}[1mgroup poll\u{1b}[0m");
+    desk.sees("\u{1b}[1mSTATE\u{1b}[0m");
+    desk.sees("\u{1b}[33mcordoned\u{1b}[0m");
+    desk.sees("end-2");
+    // Errors, also of clap, and its help.
+    desk.press("$TENURE explain poll/typo\n");
+    desk.sees("\u{1b}[1m\u{1b}[31mDT010\u{1b}[0m: ");
+    desk.press("$TENURE ls --nope\n");
+    desk.sees("\u{1b}[1m\u{1b}[31merror:\u{1b}[0m");
+    desk.press("$TENURE ls --help\n");
+    desk.sees("\u{1b}[1m\u{1b}[4mUsage:\u{1b}[0m");
+    for plain in ["NO_COLOR=1 $TENURE top --once", "$TENURE --color never top --once"] {
+        desk.press(&format!("{plain}; echo end-$((1+3))\n"));
+        desk.sees("\nMEMBER  ");
+        desk.sees("cordoned");
+        desk.sees("end-4");
+    }
+    // An option overrides the variable; JSON never has colours.
+    desk.press("NO_COLOR=1 $TENURE ls --color always\n");
+    desk.sees("\u{1b}[1mDUTY\u{1b}[0m");
+    desk.press("$TENURE ls --color always --json | cat -v; exit\n");
+    desk.sees("{\r\n  \"groups\": [");
+    desk.shell.wait().unwrap();
+}
+
+/// A command that waits for the store says so after a second, in a line that goes away.
+#[test]
+fn a_command_that_takes_long_shows_what_it_does() {
+    let tenure = Tenure::new();
+    crate::operate::prepare(&tenure.sqlite("tenure.db"));
+    let lock = rusqlite::Connection::open(tenure.path("tenure.db")).unwrap();
+    lock.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let mut desk = Desk::new(&tenure);
+    desk.sees(PROMPT);
+    desk.press("stty cols 200\n");
+    desk.sees(PROMPT);
+    desk.press("$TENURE pause poll/a; exit\n");
+    desk.sees("\r\u{1b}[Kchanging the group ...");
+    lock.execute_batch("COMMIT").unwrap();
+    desk.sees("\r\u{1b}[K");
+    desk.sees("paused");
     desk.shell.wait().unwrap();
 }

@@ -239,6 +239,8 @@ pub enum Committed {
 pub struct DutyReport {
     /// The epoch under which it was written.
     pub epoch: Epoch,
+    /// Its number among the reports under that epoch.
+    pub number: u64,
     /// The writer.
     pub instance: InstanceId,
     /// The document.
@@ -250,7 +252,7 @@ pub struct DutyReport {
 /// Outcome of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reported {
-    /// Stored; durably, if the store is durable.
+    /// This report, or a later one under the same hold, is stored; durably, if the store is durable.
     Stored,
     /// The hold is not valid: stop, and never retry. Nothing was changed.
     Fenced {

@@ -106,8 +106,9 @@ pub use request::{
 ///
 /// 25. A duty has at most one report, the newest: a small document on how its work goes. `report`
 ///     stores it only under a live hold with the newest epoch ([`Reported::Fenced`] otherwise), in
-///     one atomic step with the check (R9). No version is compared, because only the holder
-///     writes: storing the same report again changes nothing but its time.
+///     one atomic step with the check (R9). It replaces those with an older epoch, and with a
+///     smaller number under the same epoch: an attempt that takes effect late, after the reports
+///     that followed, changes nothing (R17).
 /// 26. Reports have no TTL, no history, and no part in the checkpoint: neither ever changes the
 ///     other. They outlive holds, sessions, `adopt`, and restarts of a durable store; `forget`
 ///     removes them. They cause no hint and no record in the audit trail.

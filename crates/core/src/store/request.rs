@@ -79,6 +79,9 @@ pub struct Commit {
 pub struct Report {
     /// The hold under which it is written.
     pub hold: Hold,
+    /// Its number under that hold, from 1. Each report has a larger one than the reports before; an
+    /// attempt that is repeated has the same.
+    pub number: u64,
     /// The document, of at most [`Report::MAX_REPORT_BYTES`].
     pub document: Document,
 }
@@ -169,7 +172,10 @@ pub mod check {
     /// Checks reports.
     pub fn report(session: &Session, reports: &[Report]) -> Result<(), StoreError> {
         let most = Report::MAX_REPORT_BYTES;
-        for Report { hold, document } in reports {
+        for Report { hold, number, document } in reports {
+            if *number == 0 || Version::new(*number).is_err() {
+                return refused(format!("the report on {} has the number {number}", hold.duty));
+            }
             let bytes = document.as_bytes().len();
             if bytes > most {
                 let duty = &hold.duty;

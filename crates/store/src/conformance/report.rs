@@ -11,6 +11,7 @@ super::cases! { "report":
     there_is_none_at_first,
     a_report_can_be_read_back,
     a_newer_report_replaces_the_one_before,
+    a_report_that_comes_late_changes_nothing,
     a_report_without_a_hold_is_fenced,
     a_report_after_a_takeover_is_fenced,
     a_report_after_an_expiry_is_fenced,
@@ -36,9 +37,15 @@ async fn held(kit: &Kit) -> (Session, Hold) {
     (session, hold)
 }
 
-async fn report(kit: &Kit, session: &Session, hold: &Hold, text: &str) -> Reported {
-    let report = Report { hold: hold.clone(), document: doc(text) };
+async fn numbered(kit: &Kit, session: &Session, hold: &Hold, number: u64, text: &str) -> Reported {
+    let report = Report { hold: hold.clone(), number, document: doc(text) };
     kit.store.report(session, &[report]).await.unwrap().remove(0)
+}
+
+/// Stores the next report.
+async fn report(kit: &Kit, session: &Session, hold: &Hold, text: &str) -> Reported {
+    let before = reported(kit, &hold.duty).await.filter(|before| before.epoch == hold.epoch);
+    numbered(kit, session, hold, before.map_or(1, |before| before.number + 1), text).await
 }
 
 async fn reported(kit: &Kit, duty: &DutyKey) -> Option<DutyReport> {
@@ -76,6 +83,26 @@ async fn a_newer_report_replaces_the_one_before(kit: Kit) {
     assert_eq!(report(&kit, &b, &next, "four").await, Reported::Stored);
     let stored = reported(&kit, &hold.duty).await.unwrap();
     assert_eq!((stored.epoch, stored.instance), (next.epoch, b.instance));
+}
+
+/// A repeated attempt, and one that was on its way while others followed.
+async fn a_report_that_comes_late_changes_nothing(kit: Kit) {
+    let (a, hold) = held(&kit).await;
+    for (number, text, kept) in
+        [(5, "five", "five"), (4, "four", "five"), (5, "again", "five"), (900, "last", "last")]
+    {
+        let before = reported(&kit, &hold.duty).await;
+        assert_eq!(numbered(&kit, &a, &hold, number, text).await, Reported::Stored);
+        let after = reported(&kit, &hold.duty).await;
+        assert_eq!(after.as_ref().map(|stored| &stored.document), Some(&doc(kept)));
+        assert_eq!(after == before, text != kept);
+    }
+    kit.release(&a, &hold).await;
+    let next = kit.hold(&a, "d").await;
+    // The numbers of a hold say nothing about those of the next one.
+    assert_eq!(numbered(&kit, &a, &next, 1, "next").await, Reported::Stored);
+    let stored = reported(&kit, &hold.duty).await.unwrap();
+    assert_eq!((stored.epoch, stored.number, stored.document), (next.epoch, 1, doc("next")));
 }
 
 async fn a_report_without_a_hold_is_fenced(kit: Kit) {
@@ -153,7 +180,11 @@ async fn a_batch_of_reports_answers_per_item(kit: Kit) {
     let order = [3, 2, 0, 1];
     let reports: Vec<_> = order
         .iter()
-        .map(|n| Report { hold: holds[*n].clone(), document: doc(&format!("report {n}")) })
+        .map(|n| Report {
+            hold: holds[*n].clone(),
+            number: 1,
+            document: doc(&format!("report {n}")),
+        })
         .collect();
     let answers = kit.store.report(&a, &reports).await.unwrap();
     let fenced = Reported::Fenced { newest: holds[2].epoch };
@@ -170,7 +201,10 @@ async fn many_reports_are_stored_and_read_in_order(kit: Kit) {
     let a = kit.join("a").await;
     let duties = kit.duties(620);
     let holds = kit.hold_all(&a, &duties).await;
-    let report = |hold: &Hold| Report { hold: hold.clone(), document: doc(hold.duty.id.as_str()) };
+    let report = |hold: &Hold| {
+        let document = doc(hold.duty.id.as_str());
+        Report { hold: hold.clone(), number: 1, document }
+    };
     let reports: Vec<_> = holds.iter().rev().map(report).collect();
     let answers = kit.store.report(&a, &reports).await.unwrap();
     assert_eq!(answers, vec![Reported::Stored; duties.len()]);
@@ -248,9 +282,9 @@ async fn a_report_causes_no_record(kit: Kit) {
 async fn every_byte_of_a_report_is_kept(kit: Kit) {
     let (a, hold) = held(&kit).await;
     let bytes: Vec<u8> = (0..=255).cycle().take(Report::MAX_REPORT_BYTES).collect();
-    for bytes in [Vec::new(), bytes] {
+    for (number, bytes) in [(1, Vec::new()), (2, bytes)] {
         let document = Document::new(bytes).unwrap();
-        let report = Report { hold: hold.clone(), document: document.clone() };
+        let report = Report { hold: hold.clone(), number, document: document.clone() };
         assert_eq!(kit.store.report(&a, &[report]).await.unwrap(), [Reported::Stored]);
         assert_eq!(text(&kit, &hold.duty).await, Some(document));
     }
@@ -258,12 +292,14 @@ async fn every_byte_of_a_report_is_kept(kit: Kit) {
 
 async fn a_report_outside_the_limits_is_refused(kit: Kit) {
     let (a, hold) = held(&kit).await;
-    let fine = Report { hold: hold.clone(), document: doc("fine") };
+    let fine = Report { hold: hold.clone(), number: 1, document: doc("fine") };
     let large = Document::new(vec![b'x'; Report::MAX_REPORT_BYTES + 1]).unwrap();
     let elsewhere = DutyKey::new("elsewhere", "d").unwrap();
     for bad in [
         vec![Report { document: large, ..fine.clone() }],
         vec![fine.clone(), fine.clone()],
+        vec![Report { number: 0, ..fine.clone() }],
+        vec![Report { number: 1 << 53, ..fine.clone() }],
         vec![Report { hold: Hold { duty: elsewhere, ..hold.clone() }, ..fine.clone() }],
     ] {
         let error = kit.store.report(&a, &bad).await.unwrap_err();

@@ -2,16 +2,14 @@
 
 use futures_util::future::join_all;
 use tenure_core::store::{Checkpoint, DutyReport, Report, Reported};
-use tenure_core::{DutyKey, Mutant, Session, StoreResult, Version};
-use tenure_etcd::{Txn, TxnOp, TxnOutcome};
+use tenure_core::{Code, DutyKey, Hold, Mutant, Session, StoreError, StoreResult, Version};
+use tenure_etcd::{Compare, KeyValue, Txn, TxnOp, TxnOpResponse, TxnOutcome};
 
 use super::call::EtcdCall;
 use super::key::{self, FenceRecord};
+use super::read::{found, get};
 use super::{MAX_CONCURRENT_TXNS, MAX_TXN_ITEMS, MAX_TXN_READS, equals, error};
 use crate::clock::unix_ms;
-
-/// Version in the value of a report, which has the form of a checkpoint.
-const NO_VERSION: Version = Version::ZERO;
 
 impl EtcdCall<'_> {
     pub(super) async fn report_load(
@@ -20,15 +18,10 @@ impl EtcdCall<'_> {
     ) -> StoreResult<Vec<Option<DutyReport>>> {
         let names: Vec<String> = duties.iter().map(|duty| self.keys.report(duty)).collect();
         let stored = self.cluster.read_by(&names, MAX_TXN_READS).await?;
-        let read = |value: &[u8]| {
-            let Checkpoint { epoch, instance, document, unix_ms, .. } = key::unpack(value)?;
-            self.saw(epoch);
-            Ok(DutyReport { epoch, instance, document, unix_ms })
-        };
-        stored
-            .iter()
-            .map(|found| found.as_ref().map(|found| read(&found.value)).transpose())
-            .collect()
+        let stored = stored.iter().map(|found| found.as_ref().map(unpack).transpose());
+        let stored = stored.collect::<StoreResult<Vec<_>>>()?;
+        stored.iter().flatten().for_each(|stored| self.saw(stored.epoch));
+        Ok(stored)
     }
 
     pub(super) async fn report_store(
@@ -48,22 +41,34 @@ impl EtcdCall<'_> {
         Ok(reported)
     }
 
-    /// Writes reports if the session is alive, each if its hold is valid.
+    /// Writes reports if the session is alive, each if its hold is valid, and if the stored one, which
+    /// is read first, is still the same: an attempt that comes late changes nothing.
     async fn report_part(&self, session: &Session, part: &[Report]) -> StoreResult<Vec<Reported>> {
+        let names: Vec<String> =
+            part.iter().map(|report| self.keys.report(&report.hold.duty)).collect();
+        let stored = self.cluster.read_by(&names, MAX_TXN_READS).await?;
         let unix_ms = unix_ms();
-        let write = |Report { hold, document }: &Report| {
+        let mut ops = Vec::with_capacity(part.len());
+        for ((Report { hold, number, document }, name), stored) in
+            part.iter().zip(names).zip(&stored)
+        {
+            let fence = self.keys.fence(&hold.duty);
             let is_held = match hold.is_of(session) {
-                true => equals(&self.keys.fence(&hold.duty), FenceRecord::of(hold).text()),
+                true => equals(&fence, FenceRecord::of(hold).text()),
                 // A key without a value equals none.
                 false => equals(&self.keys.never(), ""),
             };
-            let compares = if Mutant::R9Report.is_on() { vec![] } else { vec![is_held] };
-            let value = key::pack(NO_VERSION, hold, document, unix_ms);
+            let revision = stored.as_ref().map_or(0, |stored| stored.mod_revision);
+            let is_same = Compare::mod_revision(name.as_str(), revision);
+            let compares = if Mutant::R9Report.is_on() { vec![] } else { vec![is_held, is_same] };
+            let stored = stored.as_ref().map(unpack).transpose()?;
+            let is_late =
+                stored.is_some_and(|old| old.epoch == hold.epoch && old.number >= *number);
             // Without a lease: a report outlives every session.
-            let write = TxnOp::put(self.keys.report(&hold.duty), value);
-            TxnOp::txn(Txn::new().when(compares).and_then([write]))
-        };
-        let ops: Vec<TxnOp> = part.iter().map(write).collect();
+            let value = key::pack(Version::new(*number)?, hold, document, unix_ms);
+            let write = if is_late { vec![] } else { vec![TxnOp::put(name, value)] };
+            ops.push(TxnOp::txn(Txn::new().when(compares).and_then(write).or_else([get(&fence)])));
+        }
         let name = self.keys.session(&session.group, &session.instance);
         let alive = equals(&name, session.nonce.to_string());
         let done = self.weighed(Txn::new().when([alive]).and_then(ops)).await?;
@@ -75,6 +80,10 @@ impl EtcdCall<'_> {
                 Some(TxnOutcome::Txn(txn)) if txn.succeeded => Reported::Stored,
                 // An earlier attempt, whose answer was lost, may have written it.
                 _ if done.unsure => return Err(error::lost(&self.cluster.address())),
+                Some(TxnOutcome::Txn(txn)) if is_valid(&txn.responses, session, hold) => {
+                    let why = "another report under the same hold came first";
+                    return Err(StoreError::refused(Code::Busy, why).or_happened());
+                }
                 _ => Reported::Fenced { newest: self.newest_epoch(&hold.duty).await? },
             });
         }
@@ -85,4 +94,16 @@ impl EtcdCall<'_> {
     pub(super) async fn store_wall_clock(&self) -> StoreResult<Option<u64>> {
         Ok(None)
     }
+}
+
+fn unpack(found: &KeyValue) -> StoreResult<DutyReport> {
+    let Checkpoint { version, epoch, instance, document, unix_ms } = key::unpack(&found.value)?;
+    Ok(DutyReport { epoch, number: version.get(), instance, document, unix_ms })
+}
+
+/// Whether a refused report has a valid hold, by the fence that was read.
+fn is_valid(looks: &[TxnOpResponse], session: &Session, hold: &Hold) -> bool {
+    let fence = looks.first().cloned().map(found).and_then(|mut found| found.pop());
+    let text = FenceRecord::of(hold).text();
+    hold.is_of(session) && fence.is_some_and(|fence| fence.value == text.as_bytes())
 }

@@ -15,9 +15,11 @@ impl Postgres {
     ) -> StoreResult<Vec<Reported>> {
         let duties: Vec<&str> = reports.iter().map(|it| it.hold.duty.id.as_str()).collect();
         let epochs: Vec<i64> = reports.iter().map(|it| epoch_for(session, &it.hold)).collect();
+        let numbers: Vec<i64> = reports.iter().map(|it| it.number.cast_signed()).collect();
         let documents: Vec<&[u8]> = reports.iter().map(|it| it.document.as_bytes()).collect();
         let parameters = parameters![
-            of session, duties => TEXT_ARRAY, epochs => INT8_ARRAY, documents => BYTEA_ARRAY
+            of session, duties => TEXT_ARRAY, epochs => INT8_ARRAY, numbers => INT8_ARRAY,
+            documents => BYTEA_ARRAY
         ];
         let rows = self.query(&self.statements.report_save, &parameters).await?;
         let rows = complete(rows, reports.len())?;
@@ -62,8 +64,9 @@ impl Postgres {
 fn report(row: &Row) -> StoreResult<DutyReport> {
     Ok(DutyReport {
         epoch: Epoch::from_i64(column(row, 1)?)?,
-        instance: InstanceId::new(column::<String>(row, 2)?)?,
-        document: Document::new(column::<Vec<u8>>(row, 3)?)?,
-        unix_ms: column::<i64>(row, 4)?.max(0) as u64,
+        number: column::<i64>(row, 2)?.max(0).cast_unsigned(),
+        instance: InstanceId::new(column::<String>(row, 3)?)?,
+        document: Document::new(column::<Vec<u8>>(row, 4)?)?,
+        unix_ms: column::<i64>(row, 5)?.max(0) as u64,
     })
 }

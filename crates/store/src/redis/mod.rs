@@ -17,7 +17,7 @@
 //! | `PG:grants` | hash | none | `D` to nonce, `held` or `free`, and instance of the last grant |
 //! | `PG:members` | set | none | an index of `I`; a read removes expired entries |
 //! | `PG:checkpoint:D` | hash | none | version, epoch, instance, document, unix_ms |
-//! | `PG:report:D` | hash | none | epoch, instance, document, unix_ms of the newest report |
+//! | `PG:report:D` | hash | none | epoch, number, instance, document, unix_ms of the newest report |
 //! | `PG:history:D` | list | none | the last checkpoints, newest first |
 //! | `PG:floor` | string | none | the newest epoch of the forgotten duties |
 //! | `PG:document` | hash | none | version, document |

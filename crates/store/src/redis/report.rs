@@ -44,6 +44,7 @@ impl Redis {
                 .arg(chunk.len())
                 .args(chunk.iter().map(|report| report.hold.duty.id.escaped()))
                 .args(chunk.iter().map(|report| epoch_for(session, &report.hold)))
+                .args(chunk.iter().map(|report| report.number))
                 .args(chunk.iter().map(|report| report.document.as_bytes()))
         });
         let mut reported = Vec::with_capacity(reports.len());
@@ -70,6 +71,7 @@ impl Redis {
 fn report(mut fields: RedisReply) -> StoreResult<DutyReport> {
     Ok(DutyReport {
         epoch: Epoch::new(fields.number()?)?,
+        number: fields.number()?,
         instance: InstanceId::new(fields.text()?)?,
         document: Document::new(fields.bytes()?)?,
         unix_ms: fields.number()?,

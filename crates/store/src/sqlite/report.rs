@@ -22,25 +22,29 @@ fn store_one(
     report: &Report,
     now: LocalInstant,
 ) -> StoreResult<Reported> {
-    let Report { hold, document } = report;
+    let Report { hold, number, document } = report;
     let last = hold::find(db, &hold.duty, now)?;
     let (_, committed) = checkpoint::find(db, &hold.duty)?.unwrap_or_default();
     let reported = rules::report(last.as_ref(), committed, session, hold);
     if reported == Reported::Stored {
         let (group, duty) = (hold.duty.group.as_str(), hold.duty.id.as_str());
         let (epoch, instance) = (hold.epoch.as_i64(), hold.instance.as_str());
-        execute(db, sql!("report/save"), (group, duty, epoch, instance, document.as_bytes()))?;
+        // Checked against the largest version, which fits.
+        let number = number.cast_signed();
+        let row = (group, duty, epoch, number, instance, document.as_bytes());
+        execute(db, sql!("report/save"), row)?;
     }
     Ok(reported)
 }
 
-/// Epoch, instance, document and time.
-type StoredReport = (i64, String, Vec<u8>, i64);
+/// Epoch, number, instance, document and time.
+type StoredReport = (i64, i64, String, Vec<u8>, i64);
 
 pub(super) fn load(db: &Connection, duties: &[DutyKey]) -> StoreResult<Vec<Option<DutyReport>>> {
-    let read = |(epoch, instance, document, unix_ms): StoredReport| {
+    let read = |(epoch, number, instance, document, unix_ms): StoredReport| {
         Ok(DutyReport {
             epoch: Epoch::from_i64(epoch)?,
+            number: number.max(0).cast_unsigned(),
             instance: InstanceId::new(instance)?,
             document: Document::new(document)?,
             unix_ms: unix_ms.max(0) as u64,

@@ -119,6 +119,7 @@ impl GroupRows {
         let report = |(id, report): (&DutyId, &DutyReport)| ReportRow {
             id: id.as_str().to_owned(),
             epoch: report.epoch.get(),
+            number: report.number,
             instance: report.instance.as_str().to_owned(),
             document_base64: folder::to_base64(report.document.as_bytes()),
             unix_ms: report.unix_ms,
@@ -162,6 +163,7 @@ impl GroupRows {
             let document = folder::from_base64(&row.document_base64)?;
             let report = DutyReport {
                 epoch: Epoch::new(row.epoch).map_err(broken)?,
+                number: row.number,
                 instance: InstanceId::new(row.instance.clone()).map_err(broken)?,
                 document: Document::new(document).map_err(broken)?,
                 unix_ms: row.unix_ms,

@@ -26,16 +26,17 @@ impl StoreState {
 
 impl GroupRows {
     fn report(&mut self, session: &Session, report: &Report, now: LocalInstant) -> Reported {
-        let Report { hold, document } = report;
+        let Report { hold, number, document } = report;
         let id = &hold.duty.id;
         let stored = self.checkpoints.get(id).and_then(VecDeque::front);
         let committed = stored.map_or(Epoch::ZERO, |stored| stored.epoch);
         let last = self.last_grant(id, now);
         let reported = rules::report(last.as_ref(), committed, session, hold);
-        if reported == Reported::Stored {
+        let is_late = |old: &DutyReport| old.epoch == hold.epoch && old.number >= *number;
+        if reported == Reported::Stored && !self.reports.get(id).is_some_and(is_late) {
             let (epoch, instance) = (hold.epoch, hold.instance.clone());
             let (document, unix_ms) = (document.clone(), self.wall(now));
-            let stored = DutyReport { epoch, instance, document, unix_ms };
+            let stored = DutyReport { epoch, number: *number, instance, document, unix_ms };
             self.reports.insert(id.clone(), stored);
             self.reported += 1;
         }

@@ -47,7 +47,9 @@ impl ScheduleHolder<'_, '_, '_> {
     /// Waits before a request is repeated; ends the work if the hold has ended.
     async fn pause(&mut self, error: &StoreError, logged: &mut bool) -> OrEnd<()> {
         if error.code() == Code::Fenced {
-            return Err(RunOutcome::TakenAway);
+            // After a pause of this process, the hold may only have to be confirmed.
+            let confirmed = self.assignment.hold().confirmed().await;
+            return confirmed.map_err(|_| RunOutcome::TakenAway);
         }
         if !std::mem::replace(logged, true) {
             let reason = format!("{}; retrying", error.problem());

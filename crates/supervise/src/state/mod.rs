@@ -180,13 +180,10 @@ impl StateFile {
 
     /// Replaces the file, and keeps the previous one beside it.
     fn replace(&self, found: Option<&StateContent>, stored: &[u8]) -> Result<(), StoreError> {
-        let replaced = (|| {
-            if let Some(found) = found.filter(|found| !found.bytes.is_empty()) {
-                let mode = found.file.mode() & 0o777;
-                replace_or_create(&self.before(), &found.bytes, mode)?;
-            }
-            replace_or_create(&self.path, stored, NEW_STATE_MODE)
-        })();
+        if let Some(found) = found.filter(|found| !found.bytes.is_empty()) {
+            self.keep_before(found)?;
+        }
+        let replaced = replace_or_create(&self.path, stored, NEW_STATE_MODE);
         replaced.map_err(|error| self.unusable(&format!("it cannot be replaced: {error}")))?;
         if found.is_some() {
             let before = self.before();
@@ -194,6 +191,20 @@ impl StateFile {
             self.recorder.log_instance(tenure_core::LogLevel::Info, "state_restored", reason);
         }
         Ok(())
+    }
+
+    /// Keeps the file beside it. What is there is replaced only if it is a file: a link may lead to
+    /// one of another program, and nobody may read a pipe.
+    fn keep_before(&self, found: &StateContent) -> Result<(), StoreError> {
+        let before = self.before();
+        let kept = match before.symlink_metadata() {
+            Ok(other) if !other.is_file() => Err(io::Error::other("it is not a regular file")),
+            _ => replace_or_create(&before, &found.bytes, found.file.mode() & 0o777),
+        };
+        kept.map_err(|error| {
+            let before = before.display();
+            self.unusable(&format!("it cannot be kept as {before}: {error}"))
+        })
     }
 
     fn before(&self) -> PathBuf {

@@ -40,7 +40,6 @@ impl FileWatch {
         let events = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
         let flags = WatchFlags::MOVED_TO
             | WatchFlags::CLOSE_WRITE
-            | WatchFlags::DELETE_SELF
             | WatchFlags::MOVE_SELF
             | WatchFlags::ONLYDIR;
         inotify::add_watch(&events, folder.unwrap_or(Path::new(".")), flags)?;
@@ -80,7 +79,8 @@ impl FileWatch {
     }
 
     fn change(&self, flags: ReadFlags, name: &[u8]) -> Option<FileChange> {
-        let gone = ReadFlags::DELETE_SELF | ReadFlags::MOVE_SELF | ReadFlags::IGNORED;
+        // The watch of a folder that is deleted, or no longer mounted, ends with `IGNORED`.
+        let gone = ReadFlags::MOVE_SELF | ReadFlags::IGNORED;
         match () {
             () if flags.intersects(gone) => Some(FileChange::FolderGone),
             // Events were dropped: which ones is not known.

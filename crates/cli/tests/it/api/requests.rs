@@ -233,18 +233,20 @@ fn a_command_without_a_hold_says_so() {
 /// The socket is private, and goes with its grant.
 #[test]
 fn a_socket_is_private_and_goes_with_the_command() {
-    let tenure = Tenure::new();
-    let (running, api) = held(&tenure, "a", &tenure.sqlite("tenure.db"), &[]);
-    let Place::Socket(path) = &api else { panic!("{api:?}") };
-    let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
-    assert_eq!(mode(path), 0o600);
-    assert_eq!(
-        (mode(path.parent().unwrap()), mode(path.ancestors().nth(2).unwrap())),
-        (0o700, 0o700)
-    );
-    running.signal(Signal::TERM);
-    running.exits(128 + 15);
-    assert!(!path.ancestors().nth(2).unwrap().exists());
+    for store in stores(&Tenure::new()) {
+        let tenure = Tenure::new();
+        let (running, api) = held(&tenure, "a", &store, &[]);
+        let Place::Socket(path) = &api else { panic!("{api:?}") };
+        let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(path), 0o600);
+        assert_eq!(
+            (mode(path.parent().unwrap()), mode(path.ancestors().nth(2).unwrap())),
+            (0o700, 0o700)
+        );
+        running.signal(Signal::TERM);
+        running.exits(128 + 15);
+        assert!(!path.ancestors().nth(2).unwrap().exists(), "{store}");
+    }
 }
 
 #[test]
@@ -256,6 +258,10 @@ fn a_socket_s_path_has_a_limit() {
     let ran = Ran::of(command.env("TMPDIR", &folder).output().unwrap());
     assert_eq!(ran.code, Some(125), "{ran:?}");
     assert!(ran.stderr.contains("set TMPDIR to a folder with a shorter path"), "{ran:?}");
+    let mut command = tenure.command(&["run", "--duty", "g/d", "--", "true"]);
+    let ran = Ran::of(command.env("TMPDIR", tenure.path("none")).output().unwrap());
+    assert_eq!(ran.code, Some(125), "{ran:?}");
+    assert!(ran.stderr.contains("DT009: ") && ran.stderr.contains("/none/"), "{ran:?}");
     // Nothing was claimed, not even created.
     assert!(!tenure.path("tenure.db").exists());
 }

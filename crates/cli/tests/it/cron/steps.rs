@@ -5,10 +5,10 @@ use std::fs;
 
 use jiff::Timestamp;
 use rustix::process::Signal;
-use testkit::{PostgresOptions, PostgresServer, TEST_POSTGRES, service};
+use testkit::{PostgresOptions, PostgresServer, TEST_POSTGRES, service, wait_until};
 
-use super::{NOTE, ledger, ran, skewed};
-use crate::running::{Running, STAY, children};
+use super::{NOTE, ledger, listed, ran, skewed};
+use crate::running::{LIMIT, Running, STAY, children};
 use crate::tenure::Tenure;
 
 struct Machines {
@@ -39,6 +39,12 @@ impl Machines {
         self.server.step_clock(58 - now % 60 + 60 * minutes).unwrap();
     }
 
+    /// Waits until the newest run is recorded as done: one that is not would be run again.
+    fn recorded(&self) {
+        let state = || listed(&self.tenure, &self.server.url())["last"]["state"].clone();
+        wait_until("it is recorded", LIMIT, || state() == "done").unwrap();
+    }
+
     /// Kills the machine whose command runs.
     fn kill_holder(&mut self) {
         let busy = |process: &Running| children(process.guard()).first().is_some();
@@ -63,6 +69,7 @@ fn no_occurrence_runs_twice_whatever_clocks_show() {
     machines.to_minute(0);
     [90, 0, -90].into_iter().for_each(|seconds| machines.start(seconds));
     let first = minute(&ran(&machines.tenure, 1)[0]);
+    machines.recorded();
 
     // The clock is set forwards: the leases end, and the next holder runs the newest minute. It is
     // killed in the middle, and another one runs it again.
@@ -75,6 +82,7 @@ fn no_occurrence_runs_twice_whatever_clocks_show() {
     let lines = ran(&machines.tenure, 3);
     assert_eq!((minute(&lines[2]), &*lines[2][1]), (second, "2"), "{lines:?}");
     assert_ne!(lines[1][2], lines[2][2]);
+    machines.recorded();
 
     // The store restarts.
     machines.server.stop().unwrap();
@@ -82,6 +90,7 @@ fn no_occurrence_runs_twice_whatever_clocks_show() {
     machines.to_minute(3);
     let third = minute(&ran(&machines.tenure, 4)[3]);
     assert!(third > second);
+    machines.recorded();
 
     // The clock is set back: nothing is repeated, and the next new minute is run.
     machines.server.step_clock(-4 * 60).unwrap();

@@ -20,7 +20,9 @@ impl Place {
     /// Posts a letter; returns its id.
     fn post(&self, server: &Server, endpoint: &str, error: (&str, &str), body: &Value) -> String {
         let letter = json!({
-            "source": {"channel": "telegram", "provider": "telegram", "endpoint_identity": endpoint},
+            "source": {
+                "channel": "telegram", "provider": "telegram", "endpoint_identity": endpoint
+            },
             "external_event_id": "7", "error_class": error.0, "reason": error.1,
             "attempts": 3, "envelope": body,
         });
@@ -66,10 +68,10 @@ fn letters_are_listed_and_shown(place: &Place) {
 
     let all = [&[one.clone(), two.clone()][..], &more].concat();
     assert_eq!(place.listed(&[]), all);
-    assert_eq!(place.listed(&["--endpoint", "other_bot"]), [two.clone()]);
+    assert_eq!(place.listed(&["--endpoint", "other_bot"]), [&*two]);
     assert_eq!(place.listed(&["--channel", "slack"]), [""; 0]);
-    assert_eq!(place.listed(&["--provider", "telegram", "--error", "red"]), [two.clone()]);
-    assert_eq!(place.listed(&["--error", "timeout: no answer", "--limit", "1"]), [one.clone()]);
+    assert_eq!(place.listed(&["--provider", "telegram", "--error", "red"]), [&*two]);
+    assert_eq!(place.listed(&["--error", "timeout: no answer", "--limit", "1"]), [&*one]);
     assert_eq!(place.listed(&["--since", "1h"]), more);
     assert_eq!(place.listed(&["--state", "discarded"]), [""; 0]);
     assert_eq!(place.listed(&["--state", "all", "--after", &two, "--limit", "15"]), more[..15]);
@@ -149,7 +151,7 @@ fn a_letter_that_is_refused_again_stays(place: &Place) {
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert!(ran.stderr.contains("refused again and kept with the new reason: 1 letter"), "{ran:?}");
     assert!(ran.stdout.contains("refused") && ran.stdout.contains("source.channel"), "{ran:?}");
-    assert_eq!(place.listed(&[]), [id.clone()]);
+    assert_eq!(place.listed(&[]), [&*id]);
     assert_eq!(place.letter(&good)["state"], "replayed");
     let kept = place.letter(&id);
     let reason = kept["reason"].as_str().unwrap();

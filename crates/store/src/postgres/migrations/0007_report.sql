@@ -6,6 +6,7 @@ CREATE TABLE tenure.report (
     group_name text COLLATE "C" NOT NULL,
     duty text COLLATE "C" NOT NULL,
     epoch bigint NOT NULL,
+    number bigint NOT NULL,
     instance text COLLATE "C" NOT NULL,
     document bytea NOT NULL,
     written_at timestamptz NOT NULL,

@@ -2,7 +2,8 @@
 --
 -- ARGV[3]  the instance        ARGV[4]  the same, escaped
 -- ARGV[5]  the nonce
--- ARGV[6]  n, then n duty ids, escaped, their n epochs (0 never matches), and n documents
+-- ARGV[6]  n, then n duty ids, escaped, their n epochs (0 never matches),
+--          their n numbers and n documents
 -- reply    for each two values: 1, 0 (stored); 2, the newest epoch (fenced)
 
 local instance, nonce, n = ARGV[3], ARGV[5], tonumber(ARGV[6])
@@ -21,16 +22,19 @@ for i = 1, n do
   if not stands then
     reply[at], reply[at + 1] = 2, math.max(fence, committed)
   else
-    redis.call('HLEN', key)
-    stored[#stored + 1] = { key, epoch, ARGV[6 + 2 * n + i] }
+    local old, number = redis.call('HMGET', key, 'epoch', 'number'), ARGV[6 + 2 * n + i]
+    -- An attempt that comes late, after a report that followed, changes nothing.
+    if old[1] ~= epoch or tonumber(old[2]) < tonumber(number) then
+      stored[#stored + 1] = { key, epoch, number, ARGV[6 + 3 * n + i] }
+    end
     reply[at], reply[at + 1] = 1, 0
   end
 end
 
 local ms = decimal((unix_time()))
 for s = 1, #stored do
-  local key, epoch, document = unpack(stored[s])
-  redis.call('HSET', key, 'epoch', epoch, 'instance', instance, 'document', document,
-    'unix_ms', ms)
+  local key, epoch, number, document = unpack(stored[s])
+  redis.call('HSET', key, 'epoch', epoch, 'number', number, 'instance', instance,
+    'document', document, 'unix_ms', ms)
 end
 return reply

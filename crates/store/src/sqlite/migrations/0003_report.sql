@@ -5,6 +5,7 @@ CREATE TABLE report (
     group_name TEXT NOT NULL,
     duty TEXT NOT NULL,
     epoch INTEGER NOT NULL,
+    number INTEGER NOT NULL,
     instance TEXT NOT NULL,
     document BLOB NOT NULL,
     unix_ms INTEGER NOT NULL,

@@ -25,7 +25,8 @@ async fn everything_but_sessions_survives_a_restart() {
     for version in 0..3 {
         player.commit(&hold, version, &format!("{{\"n\": {version}}}")).await;
     }
-    let report = Report { hold: hold.clone(), document: Document::new("works").unwrap() };
+    let report =
+        Report { hold: hold.clone(), number: 1, document: Document::new("works").unwrap() };
     assert_eq!(first.report(&player.session, &[report]).await.unwrap(), [Reported::Stored]);
     let reports = first.reports(&[duty("main")]).await.unwrap();
     let document = Document::new("shards=8").unwrap();

@@ -60,6 +60,22 @@ fn a_line_for_people_gives_a_terminal_nothing_to_obey() {
     );
 }
 
+/// The bench asks for colours: only levels that need attention have one.
+#[test]
+fn warnings_and_errors_have_colours() {
+    let bench = bench(LogFormat::Human, LogLevel::Info);
+    for change in [Change::RenewFailed, Change::Expired] {
+        bench.observer.recorded(&group(), &record(change, "x"), NOON);
+    }
+    let log = bench.log();
+    let starts =
+        ["Z \u{1b}[33mwarn \u{1b}[0m renew_failed ", "Z \u{1b}[31merror\u{1b}[0m expired "];
+    for (line, start) in log.lines().zip(starts) {
+        assert!(line.contains(start), "{line:?}");
+    }
+    assert_eq!(log.matches('\u{1b}').count(), 4, "nothing else has colours: {log:?}");
+}
+
 #[test]
 fn each_level_logs_what_matters_as_much() {
     let events = |level| {

@@ -213,6 +213,7 @@ pub async fn letters_by_error_and_time(place: Place) {
         assert_eq!(list(LetterQuery { since: Some(posted), ..all.clone() }).await, ids[1..]);
         let later = LetterQuery { since: Some(i64::MAX / 2), ..all.clone() };
         assert!(list(later).await.is_empty());
+        assert_eq!(list(LetterQuery { since: Some(-1), ..all.clone() }).await, ids);
     }
 }
 
