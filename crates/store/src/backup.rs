@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use tenure_core::{Code, Epoch, StoreError, StoreResult};
 
 use crate::StoreUrl;
-use crate::url::{UrlScheme, not_built};
+use crate::url::UrlScheme;
 
 /// Content of a backup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,9 +58,7 @@ pub(crate) fn unusable(path: &Path, why: &str) -> StoreError {
 pub struct RestoreTarget(TargetKind);
 
 enum TargetKind {
-    #[cfg(feature = "sqlite")]
     Sqlite(crate::sqlite::backup::SqliteTarget),
-    #[cfg(feature = "file")]
     File(crate::file::backup::FileTarget),
 }
 
@@ -68,9 +66,7 @@ impl RestoreTarget {
     /// Largest epoch of the store that is replaced, as far as it is known.
     pub fn floor(&self) -> Epoch {
         match &self.0 {
-            #[cfg(feature = "sqlite")]
             TargetKind::Sqlite(target) => target.floor,
-            #[cfg(feature = "file")]
             TargetKind::File(target) => target.floor,
         }
     }
@@ -80,12 +76,10 @@ impl RestoreTarget {
     pub fn replace(&self, staged: &StoreUrl) -> StoreResult<Option<PathBuf>> {
         let staged = staged.local_path()?;
         match &self.0 {
-            #[cfg(feature = "sqlite")]
             TargetKind::Sqlite(target) => {
                 crate::sqlite::backup::seal(&staged)?;
                 target.replace(&staged)
             }
-            #[cfg(feature = "file")]
             TargetKind::File(target) => target.replace(&staged),
         }
     }
@@ -101,21 +95,17 @@ impl StoreUrl {
     ) -> StoreResult<(Self, BackupContents)> {
         let from = self.local_path()?;
         match self.kind == UrlScheme::File {
-            #[cfg(feature = "sqlite")]
             false => {
                 let to = folder.join(SQLITE_BACKUP);
                 crate::sqlite::backup::back_up(&from, &to, progress)?;
                 Ok((self.at(&to)?, crate::sqlite::backup::check(&to)?))
             }
-            #[cfg(feature = "file")]
             true => {
                 let to = folder.join(CURSOR_BACKUP);
                 let contents =
                     crate::file::backup::copy(&from, self.namespace.as_deref(), &to, progress)?;
                 Ok((self.at(&to)?, contents))
             }
-            #[allow(unreachable_patterns, reason = "not every build has every store")]
-            _ => Err(not_built(self.kind)),
         }
     }
 
@@ -124,7 +114,6 @@ impl StoreUrl {
     pub fn stage(&self, backup: &Path, folder: &Path) -> StoreResult<(Self, BackupContents)> {
         let to = folder.join(self.real_path()?.file_name().unwrap_or_default());
         match self.kind == UrlScheme::File {
-            #[cfg(feature = "sqlite")]
             false => {
                 crate::sqlite::backup::stage(backup, &to)?;
                 // A message about the copy is one about the backup.
@@ -132,7 +121,6 @@ impl StoreUrl {
                 let contents = checked.map_err(|error| about(error, &to, backup))?;
                 Ok((self.at(&to)?, contents))
             }
-            #[cfg(feature = "file")]
             true => {
                 let from = if backup.is_dir() { backup.join(CURSOR_BACKUP) } else { backup.into() };
                 let staged = crate::file::backup::copy(
@@ -148,8 +136,6 @@ impl StoreUrl {
                 })?;
                 Ok((self.at(&to)?, contents))
             }
-            #[allow(unreachable_patterns, reason = "not every build has every store")]
-            _ => Err(not_built(self.kind)),
         }
     }
 
@@ -162,26 +148,19 @@ impl StoreUrl {
     pub fn lock_for_restore(&self) -> StoreResult<RestoreTarget> {
         let path = self.local_path()?;
         let kind = match self.kind == UrlScheme::File {
-            #[cfg(feature = "sqlite")]
             false => TargetKind::Sqlite(crate::sqlite::backup::SqliteTarget::lock(&path)?),
-            #[cfg(feature = "file")]
             true => TargetKind::File(crate::file::backup::FileTarget::lock(&path)?),
-            #[allow(unreachable_patterns, reason = "not every build has every store")]
-            _ => return Err(not_built(self.kind)),
         };
         Ok(RestoreTarget(kind))
     }
 }
 
 /// Name of the database in the folder of a new backup.
-#[cfg(feature = "sqlite")]
 const SQLITE_BACKUP: &str = "tenure.db";
 /// Name of the cursor file in a backup.
-#[cfg(feature = "file")]
 const CURSOR_BACKUP: &str = "cursor.json";
 
 /// Replaces the path in an error.
-#[cfg(feature = "sqlite")]
 fn about(error: StoreError, staged: &Path, backup: &Path) -> StoreError {
     let detail = &error.problem().detail;
     let detail = detail.replace(&staged.display().to_string(), &backup.display().to_string());

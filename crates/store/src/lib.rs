@@ -14,6 +14,7 @@
 //!
 //! Encrypted connections need the feature `tls`.
 
+#[cfg(all(feature = "file", feature = "sqlite"))]
 pub mod backup;
 mod clock;
 #[cfg(feature = "conformance")]

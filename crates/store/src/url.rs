@@ -4,7 +4,7 @@ mod place;
 
 use std::borrow::Cow;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tenure_core::{BoxFuture, Code, DutyKey, GroupName, Store, StoreError, StoreResult};
@@ -12,6 +12,7 @@ use tenure_core::{BoxFuture, Code, DutyKey, GroupName, Store, StoreError, StoreR
 use crate::SHARED_GROUP;
 use crate::signing::{Protection, Sealed, Signing};
 use crate::tls::PemFiles;
+#[cfg(all(feature = "file", feature = "sqlite"))]
 pub(crate) use place::resolved;
 
 /// URL of a store as the user wrote it. It may carry a password, so it prints without one.
@@ -72,7 +73,8 @@ impl StoreUrl {
     }
 
     /// Returns the URL of a store of the same kind at another path.
-    pub(crate) fn at(&self, path: &Path) -> StoreResult<Self> {
+    #[cfg(all(feature = "file", feature = "sqlite"))]
+    pub(crate) fn at(&self, path: &std::path::Path) -> StoreResult<Self> {
         let rest = path.to_str().ok_or_else(|| bad("the path is not UTF-8"))?.to_owned();
         Ok(Self { rest, ..self.clone() })
     }
@@ -338,7 +340,7 @@ fn etcd_parts(
 }
 
 #[allow(dead_code, reason = "not every build lacks a store")]
-pub(crate) fn not_built(kind: UrlScheme) -> StoreError {
+fn not_built(kind: UrlScheme) -> StoreError {
     let kind = if kind == UrlScheme::Rediss { UrlScheme::Redis } else { kind };
     let feature = format!("{kind:?}").to_lowercase();
     StoreError::refused(Code::NotBuilt, format!("cargo feature {feature}"))

@@ -74,8 +74,8 @@ impl StoreUrl {
              # redis-cli reads the password from REDISCLI_AUTH.\n\
              {cli} --rdb tenure.rdb\n\
              # Restore, while no process uses the store: stop the server, move the files in its\n\
-             # folder (dump.rdb, appendonlydir) away, copy tenure.rdb to dump.rdb there, start the\n\
-             # server with `--appendonly no`, and then turn the append-only file on again.\n\
+             # folder (dump.rdb, appendonlydir) away, copy tenure.rdb to dump.rdb there, start\n\
+             # the server with `--appendonly no`, and then turn the append-only file on again.\n\
              {cli} CONFIG SET appendonly yes\n"
         )
     }

@@ -1,14 +1,14 @@
 //! Backups of a cursor file store, and their restoration.
 //!
-//! A backup is a folder with a store of the same form. Files are copied while a process writes them,
-//! in an order in which each refers only to what was copied before:
+//! A backup is a folder with a store of the same form. Files are copied while a process writes
+//! them, in an order in which each refers only to what was copied before:
 //!
 //! 1. the history of a duty, its cursor file, and what the history has got since, up to the version
 //!    of the cursor;
 //! 2. the state of each group, with versions lowered to those of the cursors;
 //! 3. the audit trail, up to the newest entry that the group's state knows;
-//! 4. the settings, if they are those from before. Otherwise, and if a duty was forgotten meanwhile,
-//!    all is copied again.
+//! 4. the settings, if they are those from before. Otherwise, and if a duty was forgotten
+//!    meanwhile, all is copied again.
 //!
 //! Epochs in the state of a group may be newer than its checkpoints, never older.
 
@@ -23,7 +23,7 @@ use tenure_wire::cursor::{self, CursorFile, InvalidCursorFile};
 use tenure_wire::folder::{self, FORMAT, GroupFile, StoreFile};
 
 use super::audit::MAX_AUDIT_FILE_BYTES;
-use super::boot::default_duty;
+use super::boot::{being_restored, default_duty};
 use super::disk::{Disk as _, FileAccess, Lock, RealDisk};
 use super::paths::{FilePaths, is_aside};
 use super::writer::{DiskResult as _, damaged};
@@ -116,11 +116,6 @@ fn settings(disk: &RealDisk, paths: &FilePaths) -> StoreResult<Option<StoreFile>
         return Err(StoreError::refused(Code::NewerSchema, what));
     }
     Ok(Some(found))
-}
-
-/// Returns the error for a store whose files are being replaced.
-pub(super) fn being_restored(paths: &FilePaths) -> StoreError {
-    unusable(paths.path(), "a restore was interrupted: run it again")
 }
 
 fn readable<T>(read: Result<T, InvalidCursorFile>, path: &Path) -> StoreResult<T> {
@@ -445,7 +440,7 @@ impl FileTarget {
             let own = FileAccess { mode: None, owner: cursor.owner };
             for name in self.names(&staged.folder()).iter().filter(|name| *name != "lock") {
                 let from = staged.folder().join(name);
-                give_all(own, &from)?;
+                own.give_all(&from)?;
                 fs::rename(from, folder.join(name))?;
             }
             sync(&folder)?;
@@ -489,18 +484,6 @@ impl FileTarget {
         }
         Ok(Some(before))
     }
-}
-
-/// Gives a file, or a folder with all that is in it, to an owner.
-fn give_all(access: FileAccess, path: &Path) -> io::Result<()> {
-    let file = File::open(path)?;
-    access.give(&file)?;
-    if file.metadata()?.is_dir() {
-        for entry in fs::read_dir(path)? {
-            give_all(access, &entry?.path())?;
-        }
-    }
-    Ok(())
 }
 
 fn sync(folder: &Path) -> io::Result<()> {

@@ -11,7 +11,6 @@ use tenure_wire::folder::{self, FORMAT, GroupFile, StoreFile};
 
 use super::FileSettings;
 use super::audit::MAX_AUDIT_FILE_BYTES;
-use super::backup::being_restored;
 use super::disk::Disk;
 use super::paths::FilePaths;
 use super::writer::{DiskResult as _, FileWriter, GroupFiles, damaged};
@@ -27,6 +26,12 @@ pub(super) fn default_duty() -> StoreResult<DutyKey> {
 /// Retention of the state in memory: every audit entry, until it is a line in a file.
 pub(super) fn in_memory(retention: Retention) -> Retention {
     Retention { audit_kept: usize::MAX, ..retention }
+}
+
+/// Returns the error for a store whose files are being replaced.
+pub(super) fn being_restored(paths: &FilePaths) -> StoreError {
+    let what = format!("{}: a restore was interrupted: run it again", paths.path().display());
+    StoreError::refused(Code::BadBackup, what)
 }
 
 fn absent(paths: &FilePaths) -> StoreError {

@@ -59,6 +59,19 @@ impl FileAccess {
         mode.map_or(Ok(()), |mode| file.set_permissions(Permissions::from_mode(mode)))
     }
 
+    /// Gives this access to a file, or to a folder with all that is in it.
+    #[cfg(feature = "sqlite")]
+    pub(super) fn give_all(self, path: &Path) -> io::Result<()> {
+        let file = File::open(path)?;
+        self.give(&file)?;
+        if file.metadata()?.is_dir() {
+            for entry in fs::read_dir(path)? {
+                self.give_all(&entry?.path())?;
+            }
+        }
+        Ok(())
+    }
+
     /// Opens a file for writing; a new file gets this access.
     fn open(self, path: &Path) -> io::Result<File> {
         let mut options = OpenOptions::new();

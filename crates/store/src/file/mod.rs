@@ -38,6 +38,7 @@
 //! duty can be claimed meanwhile, because its epochs are known, but neither loaded nor committed.
 
 mod audit;
+#[cfg(feature = "sqlite")]
 pub(crate) mod backup;
 mod boot;
 mod checkpoint;

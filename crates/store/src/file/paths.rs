@@ -63,6 +63,7 @@ impl FilePaths {
     pub(super) const RESTORING: &str = "restoring";
 
     /// Whether a file beside the folder belongs to the store, by its name.
+    #[cfg(feature = "sqlite")]
     pub(super) fn is_beside(&self, name: &str) -> bool {
         let own = self.path.file_name().unwrap_or_default().to_string_lossy();
         let rest = name.strip_prefix(&*own);

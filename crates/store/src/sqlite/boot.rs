@@ -9,7 +9,7 @@
 //! Why: docs/decisions/0023-sqlite-time-since-boot.md
 
 use std::ffi::OsString;
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
@@ -88,13 +88,16 @@ pub fn share(path: &Path) -> StoreResult<Option<BootLock>> {
 }
 
 /// Takes the lock for the process that replaces the file; refused while others use the store.
+#[cfg(feature = "file")]
 pub(super) fn exclude_others(path: &Path) -> StoreResult<File> {
     let file = open_lock(path).map_err(|error| io_error(&error))?;
     for _ in 0..MAX_LOCK_ATTEMPTS {
         match file.try_lock() {
             Ok(()) => return Ok(file),
-            Err(TryLockError::WouldBlock) => std::thread::park_timeout(LOCK_RETRY_INTERVAL),
-            Err(TryLockError::Error(error)) => return Err(io_error(&error)),
+            Err(std::fs::TryLockError::WouldBlock) => {
+                std::thread::park_timeout(LOCK_RETRY_INTERVAL)
+            }
+            Err(std::fs::TryLockError::Error(error)) => return Err(io_error(&error)),
         }
     }
     Err(StoreError::refused(Code::InUse, path.display().to_string()))

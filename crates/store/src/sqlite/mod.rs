@@ -6,6 +6,7 @@
 //! user code runs inside a transaction.
 
 mod audit;
+#[cfg(feature = "file")]
 pub(crate) mod backup;
 pub(crate) mod boot;
 mod checkpoint;

@@ -79,6 +79,7 @@ pub fn migrate(connection: &mut SqliteConnection, history: &MigrationHistory) ->
 }
 
 /// Refuses a file that a newer version has changed in a way that this one would misread.
+#[cfg(feature = "file")]
 pub(super) fn check_version(
     connection: &Connection,
     history: &MigrationHistory,
