@@ -3,7 +3,8 @@
 use serde::Serialize;
 use tenure_core::engine::{GroupConfig, MemberStatus};
 use tenure_core::store::{CurrentHolder, Holder, Member, view_hash};
-use tenure_core::{DutyKey, Epoch, GroupName, InstanceId, Label, Store, StoreError};
+use tenure_core::{DutyKey, Epoch, GroupName, InstanceId, Label, Note, Store, StoreError};
+use tenure_store::signing::{TrustedIdentities, split_note};
 
 use crate::directive::{Directive, directives};
 use crate::error::nothing_happened;
@@ -73,12 +74,49 @@ pub struct MemberListing {
     pub state: Vec<&'static str>,
     /// Note of its session, as it is stored.
     pub note: String,
+    /// Name of its identity, if identities were verified and it is trusted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub identity: Option<String>,
+    /// Reason why it is not trusted, if identities were verified.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub untrusted: Option<&'static str>,
 }
 
-/// Lists one group, or all groups of the store.
+/// A member that is not trusted.
+#[derive(Clone, Debug, Serialize)]
+pub struct UntrustedMember {
+    /// Group.
+    #[serde(serialize_with = "text")]
+    pub group: GroupName,
+    /// Instance.
+    #[serde(serialize_with = "text")]
+    pub instance: InstanceId,
+    /// Reason.
+    pub why: &'static str,
+}
+
+/// Lists the members of all groups that are not trusted. The store must be open without checks.
+pub async fn untrusted(
+    store: &dyn Store,
+    trusted: &TrustedIdentities,
+) -> Result<Vec<UntrustedMember>, StoreError> {
+    let listings = list(store, None, Some(trusted)).await?;
+    let of_group = |GroupListing { group, members, .. }: GroupListing| {
+        let one = move |member: MemberListing| {
+            let why = member.untrusted?;
+            Some(UntrustedMember { group: group.clone(), instance: member.instance, why })
+        };
+        members.into_iter().filter_map(one)
+    };
+    Ok(listings.into_iter().flat_map(of_group).collect())
+}
+
+/// Lists one group, or all groups of the store. With `trusted`, members are verified; the store must
+/// then be open without checks.
 pub async fn list(
     store: &dyn Store,
     only: Option<GroupName>,
+    trusted: Option<&TrustedIdentities>,
 ) -> Result<Vec<GroupListing>, StoreError> {
     let groups = match only {
         Some(group) => vec![group],
@@ -86,14 +124,26 @@ pub async fn list(
     };
     let mut listings = Vec::with_capacity(groups.len());
     for group in groups {
-        listings.push(GroupListing::read(store, group).await.map_err(nothing_happened)?);
+        listings.push(GroupListing::read(store, group, trusted).await.map_err(nothing_happened)?);
     }
     Ok(listings)
 }
 
 impl GroupListing {
-    async fn read(store: &dyn Store, group: GroupName) -> Result<Self, StoreError> {
-        let members = store.members(&group).await?;
+    async fn read(
+        store: &dyn Store,
+        group: GroupName,
+        trusted: Option<&TrustedIdentities>,
+    ) -> Result<Self, StoreError> {
+        let mut members = store.members(&group).await?;
+        let identity = |member: &Member| match trusted?.member(&group, member) {
+            Ok(name) => Some(Ok(name.to_owned())),
+            Err(why) => Some(Err(why)),
+        };
+        let identities: Vec<_> = members.iter().map(identity).collect();
+        for member in &mut members {
+            member.note = Note::with_identity(split_note(&member.note).0)?;
+        }
         let holders = store.holders(&group).await?;
         let document = GroupConfig::read(&store.group_document(&group).await?);
         let view = format!("{:016x}", view_hash(&members, &holders));
@@ -105,11 +155,17 @@ impl GroupListing {
             DutyListing { duty, holder, epoch, remaining_ms, poll }
         };
         let known = document.as_ref().cloned().unwrap_or_default();
+        let member =
+            |(member, identity): (&Member, Option<Result<String, &'static str>>)| MemberListing {
+                untrusted: identity.as_ref().and_then(|identity| identity.as_ref().err().copied()),
+                identity: identity.and_then(Result::ok),
+                ..MemberListing::new(member, &known)
+            };
         Ok(Self {
             view,
             in_force: document.ok().map(|document| directives(&group, &document)),
             duties: holders.into_iter().zip(polls).map(duty).collect(),
-            members: members.iter().map(|member| MemberListing::new(member, &known)).collect(),
+            members: members.iter().zip(identities).map(member).collect(),
             group,
         })
     }
@@ -130,6 +186,8 @@ impl MemberListing {
             name: status.as_ref().and_then(|status| status.name.clone()),
             zone: status.as_ref().and_then(|status| status.zone.clone()),
             revision: status.and_then(|status| status.revision),
+            identity: None,
+            untrusted: None,
         }
     }
 }

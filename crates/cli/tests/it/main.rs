@@ -25,6 +25,7 @@ mod formats;
 mod golden;
 mod guard;
 mod guide;
+mod identity;
 mod kernel;
 mod listen;
 mod ls;
