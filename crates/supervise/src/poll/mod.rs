@@ -116,20 +116,26 @@ impl PollContext {
             let reason = format!("results of polls are written later: {error}");
             self.recorder.log_instance(LogLevel::Warn, "results_unwritten", reason);
         };
-        let show = async {
-            while is_shown {
-                let targets = self.targets.polled();
-                if !targets.is_empty() {
-                    // Until the store answers again, the last totals are shown.
-                    if let Ok(totals) = self.results.totals(&targets).await {
-                        self.recorder.set_targets(totals);
-                    }
+        let writing = self.results.write_all(log);
+        if is_shown {
+            tokio::join!(writing, self.show_totals());
+        } else {
+            writing.await;
+        }
+    }
+
+    /// Reads the results of all targets now and then, for health and metrics.
+    async fn show_totals(&self) {
+        loop {
+            let targets = self.targets.polled();
+            if !targets.is_empty() {
+                // Until the store answers again, the last totals are shown.
+                if let Ok(totals) = self.results.totals(&targets).await {
+                    self.recorder.set_targets(totals);
                 }
-                sleep(if targets.is_empty() { FIRST_TOTALS_INTERVAL } else { TOTALS_INTERVAL })
-                    .await;
             }
-        };
-        tokio::join!(self.results.write_all(log), show);
+            sleep(if targets.is_empty() { FIRST_TOTALS_INTERVAL } else { TOTALS_INTERVAL }).await;
+        }
     }
 }
 
