@@ -95,7 +95,7 @@ pub(super) fn exclude_others(path: &Path) -> StoreResult<File> {
         match file.try_lock() {
             Ok(()) => return Ok(file),
             Err(std::fs::TryLockError::WouldBlock) => {
-                std::thread::park_timeout(LOCK_RETRY_INTERVAL)
+                std::thread::park_timeout(LOCK_RETRY_INTERVAL);
             }
             Err(std::fs::TryLockError::Error(error)) => return Err(io_error(&error)),
         }
