@@ -18,7 +18,7 @@ pub(crate) async fn run(
     global: &Global,
 ) -> Result<String, Failure> {
     let trusted = trust.trusted()?;
-    let (url, store) = (global.url()?, global.open().await?);
+    let (url, store) = (global.url()?, global.open_bare().await?);
     let diagnosis = diagnose(&*store).await?;
     let level = diagnosis.level;
     let enough = check(level, require);
@@ -27,7 +27,7 @@ pub(crate) async fn run(
     value["required"] = json!(require.map(Level::as_str));
     value["satisfied"] = enough.is_ok().into();
     let untrusted = match &trusted {
-        Some(trusted) => untrusted(&*global.open_bare().await?, trusted).await?,
+        Some(trusted) => untrusted(&*store, trusted).await?,
         None => Vec::new(),
     };
     if trusted.is_some() {

@@ -79,8 +79,8 @@ impl SigningSettings {
         Ok(Protection { signing, encryption, identity, trusted: self.trusted.clone() })
     }
 
-    /// Returns the keys for verifying signatures, in any mode; encryption keys or trusted identities
-    /// alone are enough.
+    /// Returns the keys for verifying signatures, in any mode; encryption keys or trusted
+    /// identities alone are enough.
     pub(crate) fn verifying(&self) -> Result<Protection, StoreError> {
         let signing = match self.mode {
             SigningMode::Require => Signing::Require(self.keys()?),

@@ -1,5 +1,5 @@
-//! Seal before a checkpoint's payload: its signature, its encryption, its writer, and the store that
-//! it was moved to.
+//! Seal before a checkpoint's payload: its signature, its encryption, its writer, and the store
+//! that it was moved to.
 //!
 //! The seal is one line of text, so that a person who looks into the store can read it:
 //!

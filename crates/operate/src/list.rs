@@ -111,8 +111,8 @@ pub async fn untrusted(
     Ok(listings.into_iter().flat_map(of_group).collect())
 }
 
-/// Lists one group, or all groups of the store. With `trusted`, members are verified; the store must
-/// then be open without checks.
+/// Lists one group, or all groups of the store. With `trusted`, members are verified; the store
+/// must then be open without checks.
 pub async fn list(
     store: &dyn Store,
     only: Option<GroupName>,

@@ -28,6 +28,17 @@ fn options(key: &str) -> [&str; 4] {
     ["--identity-key", key, "--trusted-identities", "trusted"]
 }
 
+/// Takes the duty without a key, and writes a checkpoint.
+fn attack(store: &str) {
+    with_store(store, async |bare| {
+        let session = join(&*bare, "g", "attacker", "").await;
+        let hold = claim(&*bare, &session, "d").await;
+        write(&*bare, &session, &hold, &["9000"]).await;
+        release(&*bare, &session, hold).await;
+        bare.close_session(&session, &Reason::new("done").unwrap()).await.unwrap();
+    });
+}
+
 #[test]
 fn nothing_continues_from_what_somebody_wrote_into_the_store() {
     for store in shared_stores(&Tenure::new()) {
@@ -63,13 +74,7 @@ fn nothing_continues_from_what_somebody_wrote_into_the_store() {
         assert!(text.contains("UNTRUSTED_MEMBER"), "{text}");
         running.signal(Signal::TERM);
         running.exits(128 + 15);
-        with_store(&store, async |bare| {
-            let session = join(&*bare, "g", "attacker", "").await;
-            let hold = claim(&*bare, &session, "d").await;
-            write(&*bare, &session, &hold, &["9000"]).await;
-            release(&*bare, &session, hold).await;
-            bare.close_session(&session, &Reason::new("done").unwrap()).await.unwrap();
-        });
+        attack(&store);
         // The other host neither continues from it nor replaces it.
         let start = ["run", "--duty", "g/d", "--ttl", "3s", "--state", "state.json"];
         let two = options("two.pem");
@@ -102,6 +107,24 @@ fn nothing_continues_from_what_somebody_wrote_into_the_store() {
         // The first host continues from what the other one wrote.
         let one = [&["checkpoint", "get", "g/d"][..], &options("one.pem")].concat();
         assert_eq!(run(&one).ok(), "1");
+    }
+}
+
+/// Only one process at a time can open a cursor file, and it only once.
+#[test]
+fn a_cursor_file_has_its_writer() {
+    let tenure = Tenure::new();
+    keys(&tenure);
+    let store = ["--store", "file:place.json#g/d"];
+    let run = ["run", "--duty", "g/d", "--state", "state.json"];
+    let script = ["--", "sh", "-c", "echo '{}' > new; mv new state.json"];
+    tenure.run(&[&run[..], &options("one.pem"), &store, &script].concat()).ok();
+    assert!(tenure.text("place.json").contains("\"by\":"));
+    let get = ["checkpoint", "get", "g/d"];
+    assert_eq!(tenure.run(&[&get[..], &options("two.pem"), &store].concat()).ok(), "{}\n");
+    for command in ["doctor", "ls"] {
+        let words = [command, "--trusted-identities", "trusted"];
+        tenure.run(&[&words[..], &store].concat()).ok();
     }
 }
 

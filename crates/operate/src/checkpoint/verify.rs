@@ -69,7 +69,8 @@ pub struct UnreadableCheckpoint {
 }
 
 /// Verifies the checkpoints in these scopes, or all of the store: their signatures, with trusted
-/// identities also their writers, and with encryption keys that they can be decrypted. The store must be open without checks.
+/// identities also their writers, and with encryption keys that they can be decrypted. The store
+/// must be open without checks.
 pub async fn verify(
     store: &dyn Store,
     protection: &Protection,

@@ -383,7 +383,7 @@ impl SealLayer {
     }
 }
 
-/// Calls the layer for the methods that see checkpoints or notes, and the inner store for the others.
+/// Calls the layer for the methods that see checkpoints or notes, and the inner store for others.
 macro_rules! layer_method {
     ($store:ident) => {
         $store.0.inner.abilities()
