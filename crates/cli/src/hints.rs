@@ -54,14 +54,9 @@ hints! {
     CannotDecrypt
         "add the key that the message names to --encryption-keys-file; nothing can be read without"
     Untrusted
-<<<<<<< ours
-        "find out who wrote it; `tenure checkpoint verify --trusted-identities FILE` lists the versions"
+        "find out who wrote it, then rewind to a version of a trusted instance, with --identity-key"
     BadBackup "make backups with `tenure store backup`; a server is backed up with its own tools"
     SettingsDiffer "start this instance with the group's value; the message has both"
-=======
-        "find out who wrote it, then rewind to a version of a trusted instance, with --identity-key"
-    SettingsDiffer "start all members with the same TTL and layout; the message has both values"
->>>>>>> theirs
     DuplicateInstance "restart this process to get an id of its own: an id belongs to one process"
     EvictedInstance
         "restart the process to join under a new id, once the reason for the eviction is gone"
