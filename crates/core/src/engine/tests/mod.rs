@@ -11,8 +11,7 @@ mod operator;
 mod picture;
 
 use super::*;
-use crate::Mark;
-use crate::store::{Claimed, Closed, HoldFate, KeptAlive, Member, Opened, Released};
+use crate::store::{Claimed, Closed, HoldFate, KeptAlive, Opened, Released};
 use bench::*;
 
 /// R5, R6: 10 s * 0.9 - 0.5 s after the session was opened, whatever the store responds.
