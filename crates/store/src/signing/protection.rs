@@ -56,8 +56,8 @@ impl Protection {
         inspected: &Inspected,
     ) -> StoreResult<()> {
         let Inspected { seal, payload, .. } = inspected;
-        let trusted = self.trusted.iter();
-        trusted.map(|trusted| trusted.check(duty, stored, seal, payload)).collect()
+        let mut trusted = self.trusted.iter();
+        trusted.try_for_each(|trusted| trusted.check(duty, stored, seal, payload))
     }
 
     /// Returns the largest seal that this process writes.
