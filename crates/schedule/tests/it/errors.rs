@@ -7,7 +7,7 @@ use tenure_schedule::RunSchedule;
 
 #[track_caller]
 fn refused(schedule: Result<RunSchedule, tenure_core::StoreError>) -> String {
-    let error = schedule.err().expect("it is invalid");
+    let error = schedule.unwrap_err();
     assert_eq!(error.code(), Code::BadSchedule);
     error.problem().detail.clone()
 }

@@ -47,7 +47,7 @@ impl Machines {
 
     /// Kills the machine whose command runs.
     fn kill_holder(&mut self) {
-        let busy = |process: &Running| children(process.guard()).first().is_some();
+        let busy = |process: &Running| !children(process.guard()).is_empty();
         let at = self.running.iter().position(busy).unwrap();
         self.running.remove(at).signal(Signal::KILL);
     }
