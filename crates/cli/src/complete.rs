@@ -3,7 +3,7 @@
 //! The script of a shell runs `tenure` with the line so far in the environment or after `--`. No
 //! error is printed, and a store that does not exist is not created.
 //!
-//! Why: docs/decisions/0053-completions-come-from-the-binary.md
+//! Why: docs/decisions/0049-completions-come-from-the-binary.md
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};

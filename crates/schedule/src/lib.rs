@@ -6,7 +6,7 @@
 //!
 //! Time is an argument everywhere; nothing here reads a clock. Times are milliseconds since 1970.
 //!
-//! Why: docs/decisions/0053-cron-expressions-and-daylight-saving-time.md
+//! Why: docs/decisions/0050-cron-expressions-and-daylight-saving-time.md
 
 mod cron;
 mod decide;

@@ -4,7 +4,7 @@
 //! the source or target of a move, and the instance (R14). So a ciphertext cannot be decrypted
 //! under another duty, version or epoch.
 //!
-//! Why: docs/decisions/0054-checkpoints-are-encrypted-then-signed.md
+//! Why: docs/decisions/0051-checkpoints-are-encrypted-then-signed.md
 
 use std::fmt;
 

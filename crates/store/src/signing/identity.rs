@@ -5,7 +5,7 @@
 //! covers, and the instance. So a session or a checkpoint that somebody wrote into the store, or
 //! copied to another place of it, is not valid.
 //!
-//! Why: docs/decisions/0055-instances-sign-with-their-own-keys.md
+//! Why: docs/decisions/0052-instances-sign-with-their-own-keys.md
 
 use std::fmt;
 use std::sync::Arc;

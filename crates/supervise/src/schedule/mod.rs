@@ -3,7 +3,7 @@
 //! The holder of the duty decides by the record in the store what to run. It stores the record
 //! under its hold before and after each attempt; clocks only say when.
 //!
-//! Why: docs/decisions/0053-cron-expressions-and-daylight-saving-time.md
+//! Why: docs/decisions/0050-cron-expressions-and-daylight-saving-time.md
 
 mod clock;
 mod store;

@@ -3,7 +3,7 @@
 //!
 //! The store may lag behind the file, and never leads it while the program runs.
 //!
-//! Why: docs/decisions/0049-a-state-file-follows-the-store.md
+//! Why: docs/decisions/0047-a-state-file-follows-the-store.md
 
 mod task;
 mod watch;
