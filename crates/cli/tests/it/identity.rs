@@ -76,13 +76,10 @@ fn nothing_continues_from_what_somebody_wrote_into_the_store() {
         running.exits(128 + 15);
         attack(&store);
         // The other host neither continues from it nor replaces it.
-        let start = ["run", "--duty", "g/d", "--ttl", "3s", "--state", "state.json"];
         let two = options("two.pem");
-        let ran = run(&[&start[..], &two]
-            .concat()
-            .into_iter()
-            .chain(["--", "touch", "ran"])
-            .collect::<Vec<_>>());
+        let start = ["run", "--store", &store, "--duty", "g/d", "--ttl", "6s"];
+        let work = ["--state", "state.json", "--", "touch", "ran"];
+        let ran = tenure.run(&[&start[..], &two, &work].concat());
         assert!(ran.code == Some(125) && ran.stderr.contains("ST033"), "{store}: {ran:?}");
         assert!(!tenure.path("ran").exists());
         let with_two = |words: &[&str]| run(&[words, &two].concat());
