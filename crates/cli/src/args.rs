@@ -23,6 +23,7 @@ use crate::env;
 use crate::failure::{self, Failure};
 use crate::guard::GuardArgs;
 use crate::help;
+use crate::identity::IdentityCommand;
 use crate::operate::{apply, drain, evict, explain, pause, pin, plan, share, top};
 use crate::output::report;
 use crate::run::args::{PollArgs, RunCommandArgs};
@@ -110,6 +111,8 @@ pub(crate) enum TenureCommand {
     Ls {
         /// Show only this group
         group: Option<String>,
+        #[command(flatten)]
+        trust: TrustArgs,
     },
     /// Show members, duties and recent moves, refreshed continuously
     Top(top::TopArgs),
@@ -190,7 +193,12 @@ pub(crate) enum TenureCommand {
         /// Minimum guarantee; the command fails below it
         #[arg(long, value_name = "LEVEL", value_parser = words(Level::ALL, Level::as_str))]
         require: Option<Level>,
+        #[command(flatten)]
+        trust: TrustArgs,
     },
+    /// Create and show the keys with which instances sign
+    #[command(subcommand)]
+    Identity(IdentityCommand),
     /// Internal: end the commands of `run` and `poll` in time
     #[command(hide = true)]
     Guard(GuardArgs),
@@ -236,6 +244,19 @@ pub(crate) struct SigningArgs {
     /// Encrypt checkpoints with the keys in this file, one per line: ID encrypt|decrypt HEX
     #[arg(long, global = true, value_name = "PATH", env = env::ENCRYPTION_KEYS_FILE)]
     pub(crate) encryption_keys_file: Option<PathBuf>,
+    /// Sign sessions and checkpoints with the private key in this file (Ed25519, PEM)
+    #[arg(long, global = true, value_name = "PATH", env = env::IDENTITY_KEY)]
+    pub(crate) identity_key: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) trust: TrustArgs,
+}
+
+/// Instances to trust.
+#[derive(clap::Args)]
+pub(crate) struct TrustArgs {
+    /// Trust only instances whose public keys are in this file, one per line: NAME KEY
+    #[arg(long, global = true, value_name = "PATH", env = env::TRUSTED_IDENTITIES)]
+    pub(crate) trusted_identities: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -302,6 +323,7 @@ impl UsageError {
             }
             // The user did not type the value of a variable, and it may be meant for another one.
             let keys = [env::SIGNING_KEYS_FILE, env::ENCRYPTION_KEYS_FILE];
+            let keys = keys.into_iter().chain([env::IDENTITY_KEY, env::TRUSTED_IDENTITIES]);
             let ours = [env::STORE, env::SIGNING].into_iter().chain(keys);
             let ours = ours.chain(env::SECRETS).chain(env::SERVE).chain(env::BEAT);
             let values = ours.chain(env::BUCKET).filter_map(std::env::var_os);

@@ -4,15 +4,21 @@ use serde_json::json;
 use tenure_core::guarantee::{Finding, Level};
 use tenure_core::{Store, StoreError};
 use tenure_operate::doctor::{check, diagnose, level};
+use tenure_operate::list::{UntrustedMember, untrusted};
 
-use crate::args::Global;
+use crate::args::{Global, TrustArgs};
 use crate::failure::Failure;
 use crate::output::{shown, to_stderr, to_stdout, value};
 use crate::table::{or_dash, table};
 
 /// Prints the diagnosis, then fails if the guarantee is below `require`.
-pub(crate) async fn run(require: Option<Level>, global: &Global) -> Result<String, Failure> {
-    let (url, store) = (global.url()?, global.open().await?);
+pub(crate) async fn run(
+    require: Option<Level>,
+    trust: &TrustArgs,
+    global: &Global,
+) -> Result<String, Failure> {
+    let trusted = trust.trusted()?;
+    let (url, store) = (global.url()?, global.open_bare().await?);
     let diagnosis = diagnose(&*store).await?;
     let level = diagnosis.level;
     let enough = check(level, require);
@@ -20,10 +26,25 @@ pub(crate) async fn run(require: Option<Level>, global: &Global) -> Result<Strin
     value["store"] = url.to_string().into();
     value["required"] = json!(require.map(Level::as_str));
     value["satisfied"] = enough.is_ok().into();
+    let untrusted = match &trusted {
+        Some(trusted) => untrusted(&*store, trusted).await?,
+        None => Vec::new(),
+    };
+    if trusted.is_some() {
+        value["untrusted_members"] = json!(untrusted);
+    }
     let text = global.show(&value, || {
         let heads = ["SETTING", "VALUE", "STATE", "AT_MOST", "MEANING"];
         let findings = table(heads, diagnosis.findings.iter().map(row));
-        format!("guarantee: {level} ({})\n\n{findings}", level.sentence())
+        let row = |UntrustedMember { group, instance, why }: &UntrustedMember| {
+            [group.to_string(), instance.to_string(), (*why).to_owned()]
+        };
+        let heads = ["GROUP", "UNTRUSTED_MEMBER", "REASON"];
+        let members = match untrusted.is_empty() {
+            true => String::new(),
+            false => format!("\n{}", table(heads, untrusted.iter().map(row))),
+        };
+        format!("guarantee: {level} ({})\n\n{findings}{members}", level.sentence())
     });
     if let Err(refusal) = enough {
         to_stdout(text)?;

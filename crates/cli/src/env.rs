@@ -18,6 +18,10 @@ pub(crate) const SIGNING_KEYS_FILE: &str = "TENURE_SIGNING_KEYS_FILE";
 /// File with the encryption keys.
 pub(crate) const ENCRYPTION_KEYS_FILE: &str = "TENURE_ENCRYPTION_KEYS_FILE";
 
+/// File with the private key of this instance, and file with the public keys of trusted ones.
+pub(crate) const IDENTITY_KEY: &str = "TENURE_IDENTITY_KEY";
+pub(crate) const TRUSTED_IDENTITIES: &str = "TENURE_TRUSTED_IDENTITIES";
+
 /// Default of `--listen` of long-running commands.
 pub(crate) const HEALTH_PORT: &str = "CONNECTOR_HEALTH_PORT";
 

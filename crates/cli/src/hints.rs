@@ -40,8 +40,8 @@ hints! {
         "run `tenure checkpoint verify`, then `tenure checkpoint rewind` to a valid version"
     Replayed "after a restore run `tenure store adopt`; otherwise rewind to a valid version"
     BadKeys
-        "use lines `ID sign|verify|retired HEX` in a file of signing keys, and `ID encrypt|decrypt \
-         HEX` in one of encryption keys; the page of this code has both"
+        "use lines `ID sign|verify|retired HEX` for signing keys, `ID encrypt|decrypt HEX` for \
+         encryption keys, and `NAME KEY` for trusted identities"
     Held "wait until the holder releases it or its lease expires; `tenure ls` shows the holder"
     Moved "use the store that it was moved to, or move it back with `tenure checkpoint move`"
     BelowLevel "run `tenure doctor`: it lists the settings to change"
@@ -53,6 +53,8 @@ hints! {
     NoCheckpoint "check the name with `tenure ls`; the first commit of a holder writes a checkpoint"
     CannotDecrypt
         "add the key that the message names to --encryption-keys-file; nothing can be read without"
+    Untrusted
+        "find out who wrote it, then rewind to a version of a trusted instance, with --identity-key"
     SettingsDiffer "start all members with the same TTL and layout; the message has both values"
     DuplicateInstance "restart this process to get an id of its own: an id belongs to one process"
     EvictedInstance

@@ -12,6 +12,7 @@ mod guard;
 mod help;
 mod hints;
 mod hold;
+mod identity;
 mod limits;
 mod migrate;
 mod observe;
@@ -63,7 +64,7 @@ fn run(Args { global, command }: Args) -> Result<ExitCode, Failure> {
             tenure_supervise::guard::main(&args.stage())?;
             return Ok(ExitCode::SUCCESS);
         }
-        TenureCommand::Ls { group } => wait_for(ls::run(group.as_deref(), global)),
+        TenureCommand::Ls { group, trust } => wait_for(ls::run(group.as_deref(), &trust, global)),
         TenureCommand::Top(args) => wait_for(args.run(global)),
         TenureCommand::Explain(args) => wait_for(args.run(global)),
         TenureCommand::Plan(args) => wait_for(args.run(global)),
@@ -88,7 +89,8 @@ fn run(Args { global, command }: Args) -> Result<ExitCode, Failure> {
         TenureCommand::Checkpoint { signing, command } => {
             wait_for(checkpoint::run(&command, &signing, global))
         }
-        TenureCommand::Doctor { require } => wait_for(doctor::run(require, global)),
+        TenureCommand::Doctor { require, trust } => wait_for(doctor::run(require, &trust, global)),
+        TenureCommand::Identity(command) => identity::run(&command, global),
         TenureCommand::Errors { code } => errors::run(code.as_deref(), global),
         TenureCommand::Config(args) => config::run(&args, global),
         TenureCommand::Completions { shell } => shell::completions(shell, global),

@@ -3,11 +3,13 @@
 use std::fs::File;
 use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tenure_core::{Code, StoreError};
 use tenure_duty::process;
-use tenure_store::signing::{EncryptionKeys, Keyring, Protection, Signing};
+use tenure_store::signing::{
+    EncryptionKeys, IdentityKey, Keyring, Protection, Signing, TrustedIdentities,
+};
 
 use crate::args::{self, NOT_SHOWN, SigningMode, may_be_key};
 use crate::env;
@@ -20,6 +22,8 @@ pub(crate) struct SigningSettings {
     /// `None` if no keys were given.
     keys: Option<String>,
     encryption_keys: Option<String>,
+    identity_key: Option<String>,
+    trusted: Option<TrustedIdentities>,
 }
 
 /// The keys are not printed.
@@ -33,13 +37,27 @@ impl SigningSettings {
     /// Reads the keys from the files, or signing keys from the variable if no file is named.
     pub(crate) fn new(args: &args::SigningArgs) -> Result<Self, StoreError> {
         let keys = match &args.signing_keys_file {
-            Some(path) => Some(read(path, false)?),
+            Some(path) => Some(read(path)?),
             None => std::env::var(env::SIGNING_KEYS).ok().filter(|keys| !keys.is_empty()),
         };
-        let encryption_keys = args.encryption_keys_file.as_deref();
-        let encryption_keys = encryption_keys.map(|path| read(path, true)).transpose()?;
-        let settings = Self { mode: args.signing, keys, encryption_keys };
-        settings.protection()?;
+        let private = |path: &Option<PathBuf>| path.as_deref().map(read_private).transpose();
+        let settings = Self {
+            mode: args.signing,
+            keys,
+            encryption_keys: private(&args.encryption_keys_file)?,
+            identity_key: private(&args.identity_key)?,
+            trusted: args.trust.trusted()?,
+        };
+        if let Some(key) = settings.protection()?.identity.map(|key| key.public()) {
+            if settings.trusted.as_ref().is_some_and(|trusted| !trusted.trusts(&key)) {
+                let what = "the identity key of this instance is not among the trusted ones";
+                return Err(StoreError::refused(Code::BadKeys, what));
+            }
+            if !process::tag(&key) {
+                let what = "the id of this instance was made before its key was read";
+                return Err(StoreError::refused(Code::BadKeys, what));
+            }
+        }
         Ok(settings)
     }
 
@@ -50,19 +68,30 @@ impl SigningSettings {
             SigningMode::Write => Signing::Write(self.keys()?),
             SigningMode::Require => Signing::Require(self.keys()?),
         };
-        Ok(Protection { signing, encryption: self.encryption()? })
+        self.with(signing)
     }
 
-    /// Returns the keys for verifying signatures, in any mode; encryption keys alone are enough.
+    fn with(&self, signing: Signing) -> Result<Protection, StoreError> {
+        let encryption = self.encryption_keys.as_ref();
+        let encryption = encryption.map(|text| EncryptionKeys::parse(text, process::entropy));
+        let identity = self.identity_key.as_deref().map(IdentityKey::from_pem);
+        let (encryption, identity) = (encryption.transpose()?, identity.transpose()?);
+        Ok(Protection { signing, encryption, identity, trusted: self.trusted.clone() })
+    }
+
+    /// Returns the keys for verifying signatures, in any mode; encryption keys or trusted
+    /// identities alone are enough.
     pub(crate) fn verifying(&self) -> Result<Protection, StoreError> {
         let signing = match self.mode {
             SigningMode::Require => Signing::Require(self.keys()?),
-            SigningMode::Off if self.keys.is_none() && self.encryption_keys.is_some() => {
-                Signing::Off
-            }
+            SigningMode::Off if self.keys.is_none() && self.has_other_keys() => Signing::Off,
             SigningMode::Off | SigningMode::Write => Signing::Write(self.keys()?),
         };
-        Ok(Protection { signing, encryption: self.encryption()? })
+        self.with(signing)
+    }
+
+    fn has_other_keys(&self) -> bool {
+        self.encryption_keys.is_some() || self.trusted.is_some()
     }
 
     /// Returns the keys that there are, for commands that only show checkpoints.
@@ -78,31 +107,48 @@ impl SigningSettings {
         };
         Keyring::parse(self.keys.as_deref().ok_or_else(missing)?)
     }
+}
 
-    fn encryption(&self) -> Result<Option<EncryptionKeys>, StoreError> {
-        let parse = |text: &String| EncryptionKeys::parse(text, process::entropy);
-        self.encryption_keys.as_ref().map(parse).transpose()
+impl args::TrustArgs {
+    /// Reads the trusted identities.
+    pub(crate) fn trusted(&self) -> Result<Option<TrustedIdentities>, StoreError> {
+        let text = self.trusted_identities.as_deref().map(read).transpose()?;
+        text.map(|text| TrustedIdentities::parse(&text)).transpose()
     }
 }
 
-/// Reads a file with keys. If it `must_be_private`, other users must have no access.
-fn read(path: &Path, must_be_private: bool) -> Result<String, StoreError> {
-    let refused = |what: String| StoreError::refused(Code::BadKeys, what);
-    let shown = || {
-        // The user may have given the keys instead of the path.
-        let shown = path.display().to_string();
-        let may_be_keys = shown.contains(char::is_whitespace) || may_be_key(&shown);
-        if may_be_keys { NOT_SHOWN.to_owned() } else { shown }
-    };
+/// Reads a file with keys.
+fn read(path: &Path) -> Result<String, StoreError> {
+    read_with_mode(path).map(|(text, _)| text)
+}
+
+/// Reads a file with private keys, to which other users must have no access.
+pub(crate) fn read_private(path: &Path) -> Result<String, StoreError> {
+    let (text, mode) = read_with_mode(path)?;
+    if mode & 0o007 == 0 {
+        return Ok(text);
+    }
+    let file = shown_path(path);
+    let what = format!("every user has access to {file}: run chmod o= {file}");
+    Err(StoreError::refused(Code::BadKeys, what))
+}
+
+fn read_with_mode(path: &Path) -> Result<(String, u32), StoreError> {
     let mut text = String::new();
     let read = File::open(path).and_then(|file| {
         let mode = file.metadata()?.permissions().mode();
         file.take(MAX_KEYS_BYTES).read_to_string(&mut text).map(|_| mode)
     });
-    let mode = read.map_err(|error| refused(format!("cannot read {}: {error}", shown())))?;
-    if must_be_private && mode & 0o007 != 0 {
-        let file = shown();
-        return Err(refused(format!("every user has access to {file}: run chmod o= {file}")));
-    }
-    Ok(text)
+    let mode = read.map_err(|error| {
+        let what = format!("cannot read {}: {error}", shown_path(path));
+        StoreError::refused(Code::BadKeys, what)
+    })?;
+    Ok((text, mode))
+}
+
+/// Returns a path, unless it may be keys that the user has given in its place.
+pub(crate) fn shown_path(path: &Path) -> String {
+    let shown = path.display().to_string();
+    let may_be_keys = shown.contains(char::is_whitespace) || may_be_key(&shown);
+    if may_be_keys { NOT_SHOWN.to_owned() } else { shown }
 }

@@ -29,11 +29,20 @@ impl Note {
         limited("note", text.into(), Self::MAX_NOTE_BYTES).map(Self)
     }
 
+    /// Room for the line with which a member signs its note.
+    pub const MAX_IDENTITY_BYTES: usize = 256;
+
+    /// Creates a note as it is stored, with the line of its identity.
+    pub fn with_identity(text: impl Into<String>) -> Result<Self, StoreError> {
+        const MAX_STORED_BYTES: usize = Note::MAX_NOTE_BYTES + Note::MAX_IDENTITY_BYTES;
+        limited("note", text.into(), MAX_STORED_BYTES).map(Self)
+    }
+
     /// Reads a note back from a store that keeps bytes.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, StoreError> {
         let text = String::from_utf8(bytes)
             .map_err(|_| StoreError::refused(Code::Damaged, "a stored note is not UTF-8"))?;
-        Self::new(text)
+        Self::with_identity(text)
     }
 
     /// Returns the text.

@@ -40,6 +40,7 @@ crate::text_enum! {
         OtherName "ST030" "the checkpoint of a shard is stored under another name"
         NoCheckpoint "ST031" "the duty has no checkpoint yet"
         CannotDecrypt "ST032" "a checkpoint cannot be decrypted"
+        Untrusted "ST033" "the holder is not one that this instance trusts"
         SettingsDiffer "DT001" "the settings of this instance differ from its group's"
         DuplicateInstance "DT002" "another process runs under this instance id"
         EvictedInstance "DT003" "this instance was evicted from its group"

@@ -53,6 +53,13 @@ impl Instance {
     /// Creates the identity `hostname-bootUnixNanos-8hex` from the host name, the wall clock at the
     /// start of the process, and 128 random bits.
     pub fn mint(hostname: &str, boot_unix_nanos: u128, entropy: u128) -> Self {
+        let tag = (Nonce::from_entropy(entropy).0 >> 96) as u32;
+        Self::mint_tagged(hostname, boot_unix_nanos, tag, entropy)
+    }
+
+    /// Creates an identity whose id ends in `tag` instead of random bits: the first bytes of its
+    /// public key.
+    pub fn mint_tagged(hostname: &str, boot_unix_nanos: u128, tag: u32, entropy: u128) -> Self {
         let uuid = Nonce::from_entropy(entropy);
         let host: String = hostname
             .chars()
@@ -60,7 +67,7 @@ impl Instance {
             .take(253)
             .collect();
         let host = if host.is_empty() { "host".to_owned() } else { host };
-        let text = format!("{host}-{boot_unix_nanos}-{:08x}", uuid.0 >> 96);
+        let text = format!("{host}-{boot_unix_nanos}-{tag:08x}");
         // At most 253 + 39 + 8 + 2 bytes of letters, digits, dots and dashes: always a valid id.
         #[expect(clippy::expect_used)]
         let id = InstanceId::new(text).expect("a minted id is valid");
@@ -88,6 +95,13 @@ mod tests {
         let instance = Instance::mint("api-7fd8c9", 1_736_598_400_000_000_000, entropy);
         assert_eq!(instance.id().as_str(), "api-7fd8c9-1736598400000000000-a1b2c3d4");
         assert_eq!(instance.uuid().to_string(), "a1b2c3d4-0000-4000-8000-000000000001");
+    }
+
+    #[test]
+    fn a_tag_stands_in_the_place_of_random_bits() {
+        let instance = Instance::mint_tagged("api", 7, 0x0a0b_0c0d, u128::MAX);
+        assert_eq!(instance.id().as_str(), "api-7-0a0b0c0d");
+        assert!(instance.uuid().to_string().starts_with("ffffffff"));
     }
 
     #[test]

@@ -42,7 +42,7 @@ pub use instance::{Instance, Nonce};
 pub use mutant::Mutant;
 pub use name::{DutyId, DutyKey, GroupName, InstanceId, Label};
 pub use record::{Change, LogLevel, Record};
-pub use seal::{CipherNonce, Mac, Moved, Seal};
+pub use seal::{CipherNonce, IdentitySignature, Mac, Moved, PublicKey, Seal};
 pub use store::Store;
 pub use target::{Listing, Target, Targets};
 

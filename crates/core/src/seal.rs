@@ -1,5 +1,5 @@
-//! Seal before a checkpoint's payload: its signature, its encryption, and the store that it was
-//! moved to.
+//! Seal before a checkpoint's payload: its signature, its encryption, its writer, and the store
+//! that it was moved to.
 //!
 //! The seal is one line of text, so that a person who looks into the store can read it:
 //!
@@ -66,6 +66,46 @@ impl fmt::Display for CipherNonce {
     }
 }
 
+/// Public key of an instance: Ed25519.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PublicKey(pub [u8; 32]);
+
+impl PublicKey {
+    /// Parses 64 lower-case hexadecimal digits.
+    pub fn parse(text: &str) -> Option<Self> {
+        bytes(text).map(Self)
+    }
+}
+
+impl fmt::Display for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        digits(&self.0, f)
+    }
+}
+
+impl fmt::Debug for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PublicKey({self})")
+    }
+}
+
+/// Signature by an instance: Ed25519.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdentitySignature(pub [u8; 64]);
+
+impl IdentitySignature {
+    /// Parses 128 lower-case hexadecimal digits.
+    pub fn parse(text: &str) -> Option<Self> {
+        bytes(text).map(Self)
+    }
+}
+
+impl fmt::Display for IdentitySignature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        digits(&self.0, f)
+    }
+}
+
 /// Parses lower-case hexadecimal digits.
 fn bytes<const N: usize>(text: &str) -> Option<[u8; N]> {
     let mut bytes = [0; N];
@@ -101,6 +141,8 @@ pub struct Seal {
     pub prev: Option<Mac>,
     /// The key and the nonce of an encrypted payload.
     pub encrypted: Option<(String, CipherNonce)>,
+    /// The identity of the instance that wrote it, and its signature.
+    pub writer: Option<(PublicKey, IdentitySignature)>,
     /// Destination of a move: the checkpoint must no longer be used here.
     pub moved: Option<Moved>,
     /// Source store and version of a move; set only on the version that the move wrote.
@@ -126,6 +168,9 @@ impl Seal {
         if let Some((key, nonce)) = &self.encrypted {
             fields.extend([("enc", key.clone()), ("nonce", nonce.to_string())]);
         }
+        if let Some((by, signature)) = &self.writer {
+            fields.extend([("by", by.to_string()), ("sig", signature.to_string())]);
+        }
         if let Some(moved) = &self.moved {
             fields.push((if moved.done { "moved" } else { "moving" }, moved.to.clone()));
         }
@@ -139,7 +184,7 @@ impl Seal {
     /// empty, because an empty value is signed like a missing one.
     pub fn from_fields<'a>(fields: impl IntoIterator<Item = (&'a str, &'a str)>) -> Option<Self> {
         let (mut key, mut mac, mut seal) = (None, None, Self::default());
-        let (mut cipher_key, mut nonce) = (None, None);
+        let (mut cipher_key, mut nonce, mut by, mut signature) = (None, None, None, None);
         for (name, value) in fields {
             let moved = |done| Some(Moved { to: value.to_owned(), done });
             match name {
@@ -149,6 +194,8 @@ impl Seal {
                 "prev" if seal.prev.is_none() => seal.prev = Some(Mac::parse(value)?),
                 "enc" if cipher_key.is_none() => cipher_key = Some(value.to_owned()),
                 "nonce" if nonce.is_none() => nonce = Some(CipherNonce::parse(value)?),
+                "by" if by.is_none() => by = Some(PublicKey::parse(value)?),
+                "sig" if signature.is_none() => signature = Some(IdentitySignature::parse(value)?),
                 "moved" if seal.moved.is_none() => seal.moved = moved(true),
                 "moving" if seal.moved.is_none() => seal.moved = moved(false),
                 "from" if seal.origin.is_none() => seal.origin = Some(value.to_owned()),
@@ -157,6 +204,7 @@ impl Seal {
         }
         seal.signed = both(key, mac)?;
         seal.encrypted = both(cipher_key, nonce)?;
+        seal.writer = both(by, signature)?;
         Some(seal)
     }
 
@@ -235,6 +283,7 @@ mod tests {
             signed: Some(("k 1".to_owned(), Mac([7; 32]))),
             prev: Some(Mac::NONE),
             encrypted: None,
+            writer: None,
             moved: Some(Moved { to: "postgres://h/db?schema=a b".to_owned(), done: false }),
             origin: None,
         }
@@ -304,6 +353,7 @@ mod tests {
         fn a_seal_comes_back(key in ".{1,40}", to in ".{1,99}", done: bool, payload: Vec<u8>) {
             let seal = Seal {
                 encrypted: (!done).then(|| (key.clone(), CipherNonce([8; 24]))),
+                writer: done.then_some((PublicKey([3; 32]), IdentitySignature([4; 64]))),
                 signed: Some((key, Mac([9; 32]))),
                 prev: None,
                 moved: Some(Moved { to: to.clone(), done }),

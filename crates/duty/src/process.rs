@@ -3,11 +3,14 @@
 //! An instance id is minted once per process and never reused: a process that starts again, on the
 //! same host and under the same name, is another instance (R3).
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tenure_core::{Instance, Nonce};
+use tenure_core::{Instance, Nonce, PublicKey};
 use uuid::Uuid;
+
+/// The last part of every id of this process.
+static TAG: OnceLock<u32> = OnceLock::new();
 
 static IDENTITY: Identity = Identity(Mutex::new(None));
 
@@ -15,6 +18,14 @@ static IDENTITY: Identity = Identity(Mutex::new(None));
 /// every call. A child made by fork(2) is another instance.
 pub fn instance() -> &'static Instance {
     IDENTITY.of(std::process::id())
+}
+
+/// Lets the id of this process end in the first bytes of its public key. Returns false if the id is
+/// in use already.
+pub fn tag(key: &PublicKey) -> bool {
+    let [a, b, c, d, ..] = key.0;
+    let tag = *TAG.get_or_init(|| u32::from_be_bytes([a, b, c, d]));
+    instance().id().as_str().ends_with(&format!("-{tag:08x}"))
 }
 
 /// Mints another identity, for a process that joins a group more than once.
@@ -64,7 +75,11 @@ impl Identity {
 
 fn mint() -> Instance {
     let name = rustix::system::uname();
-    Instance::mint(&name.nodename().to_string_lossy(), since_1970().as_nanos(), entropy())
+    let (host, nanos) = (name.nodename().to_string_lossy(), since_1970().as_nanos());
+    match TAG.get() {
+        Some(tag) => Instance::mint_tagged(&host, nanos, *tag, entropy()),
+        None => Instance::mint(&host, nanos, entropy()),
+    }
 }
 
 /// Returns zero before 1970; the entropy is what makes an instance id unique.

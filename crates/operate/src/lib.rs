@@ -38,7 +38,7 @@
 //! // Nobody has held the duty yet: a typo is refused.
 //! let refused = pause(&store, &options).await.unwrap_err();
 //! assert_eq!(refused.code().as_str(), "DT010");
-//! for group in list::list(&store, None).await? {
+//! for group in list::list(&store, None, None).await? {
 //!     println!("{}: {} duties", group.group, group.duties.len());
 //! }
 //! # Ok(()) }

@@ -3,7 +3,8 @@
 use serde::Serialize;
 use tenure_core::engine::GroupConfig;
 use tenure_core::store::{CurrentHolder, Holder, Member, view_hash};
-use tenure_core::{DutyKey, Epoch, GroupName, InstanceId, Store, StoreError};
+use tenure_core::{DutyKey, Epoch, GroupName, InstanceId, Note, Store, StoreError};
+use tenure_store::signing::{TrustedIdentities, split_note};
 
 use crate::directive::{Directive, directives};
 use crate::error::nothing_happened;
@@ -55,12 +56,49 @@ pub struct MemberListing {
     pub foreign: bool,
     /// Note of its session.
     pub note: String,
+    /// Name of its identity, if identities were verified and it is trusted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub identity: Option<String>,
+    /// Reason why it is not trusted, if identities were verified.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub untrusted: Option<&'static str>,
 }
 
-/// Lists one group, or all groups of the store.
+/// A member that is not trusted.
+#[derive(Clone, Debug, Serialize)]
+pub struct UntrustedMember {
+    /// Group.
+    #[serde(serialize_with = "text")]
+    pub group: GroupName,
+    /// Instance.
+    #[serde(serialize_with = "text")]
+    pub instance: InstanceId,
+    /// Reason.
+    pub why: &'static str,
+}
+
+/// Lists the members of all groups that are not trusted. The store must be open without checks.
+pub async fn untrusted(
+    store: &dyn Store,
+    trusted: &TrustedIdentities,
+) -> Result<Vec<UntrustedMember>, StoreError> {
+    let listings = list(store, None, Some(trusted)).await?;
+    let of_group = |GroupListing { group, members, .. }: GroupListing| {
+        let one = move |member: MemberListing| {
+            let why = member.untrusted?;
+            Some(UntrustedMember { group: group.clone(), instance: member.instance, why })
+        };
+        members.into_iter().filter_map(one)
+    };
+    Ok(listings.into_iter().flat_map(of_group).collect())
+}
+
+/// Lists one group, or all groups of the store. With `trusted`, members are verified; the store
+/// must then be open without checks.
 pub async fn list(
     store: &dyn Store,
     only: Option<GroupName>,
+    trusted: Option<&TrustedIdentities>,
 ) -> Result<Vec<GroupListing>, StoreError> {
     let groups = match only {
         Some(group) => vec![group],
@@ -68,14 +106,26 @@ pub async fn list(
     };
     let mut listings = Vec::with_capacity(groups.len());
     for group in groups {
-        listings.push(GroupListing::read(store, group).await.map_err(nothing_happened)?);
+        listings.push(GroupListing::read(store, group, trusted).await.map_err(nothing_happened)?);
     }
     Ok(listings)
 }
 
 impl GroupListing {
-    async fn read(store: &dyn Store, group: GroupName) -> Result<Self, StoreError> {
-        let members = store.members(&group).await?;
+    async fn read(
+        store: &dyn Store,
+        group: GroupName,
+        trusted: Option<&TrustedIdentities>,
+    ) -> Result<Self, StoreError> {
+        let mut members = store.members(&group).await?;
+        let identity = |member: &Member| match trusted?.member(&group, member) {
+            Ok(name) => Some(Ok(name.to_owned())),
+            Err(why) => Some(Err(why)),
+        };
+        let identities: Vec<_> = members.iter().map(identity).collect();
+        for member in &mut members {
+            member.note = Note::with_identity(split_note(&member.note).0)?;
+        }
         let holders = store.holders(&group).await?;
         let document = GroupConfig::read(&store.group_document(&group).await?);
         let view = format!("{:016x}", view_hash(&members, &holders));
@@ -83,7 +133,9 @@ impl GroupListing {
             let remaining_ms = holder.as_ref().map(|now: &CurrentHolder| millis(now.remaining));
             DutyListing { duty, epoch, remaining_ms, holder: holder.map(|now| now.instance) }
         };
-        let member = |member: Member| MemberListing {
+        let member = |(member, identity): (Member, Option<Result<String, _>>)| MemberListing {
+            untrusted: identity.as_ref().and_then(|identity| identity.as_ref().err().copied()),
+            identity: identity.and_then(Result::ok),
             remaining_ms: millis(member.remaining),
             evicted: member.evicted,
             foreign: member.nonce.is_none(),
@@ -94,7 +146,7 @@ impl GroupListing {
             view,
             in_force: document.ok().map(|document| directives(&group, &document)),
             duties: holders.into_iter().map(duty).collect(),
-            members: members.into_iter().map(member).collect(),
+            members: members.into_iter().zip(identities).map(member).collect(),
             group,
         })
     }

@@ -261,7 +261,14 @@ fn store_opener(store: StoreSettings, recorder: Recorder, waits: bool) -> Opener
 }
 
 async fn open(store: &StoreSettings, recorder: &Recorder) -> Result<Arc<dyn Store>, StoreError> {
-    let protection = (store.protection)()?;
+    let mut protection = (store.protection)()?;
+    if let Some(trusted) = &mut protection.trusted {
+        let recorder = recorder.clone();
+        trusted.set_on_untrusted(Arc::new(move |group, instance, why| {
+            let reason = format!("{instance} in {group}: {why}");
+            recorder.log_instance(LogLevel::Warn, "untrusted_member", reason);
+        }));
+    }
     let opened = store.url.open_signed(IfAbsent::Create, process::entropy(), protection).await?;
     let level = doctor::level(&*opened).await?;
     let reason = format!("{level} (see `tenure doctor`)");

@@ -70,6 +70,10 @@ struct Marks {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     nonce: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    by: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sig: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     moved: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     moving: Option<String>,
@@ -83,13 +87,15 @@ struct Marks {
 
 impl Marks {
     /// Fields of the seal.
-    fn seal_fields(&mut self) -> [(&'static str, &mut Option<String>); 8] {
+    fn seal_fields(&mut self) -> [(&'static str, &mut Option<String>); 10] {
         [
             ("key", &mut self.key),
             ("mac", &mut self.mac),
             ("prev", &mut self.prev),
             ("enc", &mut self.enc),
             ("nonce", &mut self.nonce),
+            ("by", &mut self.by),
+            ("sig", &mut self.sig),
             ("moved", &mut self.moved),
             ("moving", &mut self.moving),
             ("from", &mut self.from),
@@ -245,7 +251,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use serde_json::Value;
-    use tenure_core::{CipherNonce, Mac, Moved};
+    use tenure_core::{CipherNonce, IdentitySignature, Mac, Moved, PublicKey};
 
     fn duty() -> DutyKey {
         DutyKey::new("telegram", "bot/42").unwrap()
@@ -270,6 +276,7 @@ mod tests {
             signed: Some(("2026-11".to_owned(), Mac([7; 32]))),
             prev: Some(Mac::NONE),
             encrypted: None,
+            writer: None,
             moved: Some(Moved { to: "postgres://h/db".to_owned(), done: true }),
             origin: Some("redis://h#g/d@7".to_owned()),
         }
@@ -310,7 +317,8 @@ mod tests {
     #[test]
     fn an_encrypted_payload_stands_in_the_member() {
         let encrypted = Some(("2026-11".to_owned(), CipherNonce([7; 24])));
-        let seal = Seal { encrypted, ..seal() };
+        let writer = Some((PublicKey([1; 32]), IdentitySignature([2; 64])));
+        let seal = Seal { encrypted, writer, ..seal() };
         let stored = checkpoint(seal.join(&[0xff; 20]).unwrap());
         let bytes = write(&duty(), &stored);
         let seen: Value = serde_json::from_slice(&bytes).unwrap();

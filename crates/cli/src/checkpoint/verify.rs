@@ -33,11 +33,18 @@ pub(super) async fn run(
     Err(StoreError::refused(fault(&verified), detail).into())
 }
 
-/// Returns the code of the faults: a bad signature is worse than a missing key.
+/// Returns the code of the faults, if all are of one kind.
 fn fault(verified: &VerifyReport) -> Code {
-    let only_encrypted = verified.checkpoints.iter().all(|one| !one.is_fault)
-        && verified.unreadable.iter().all(|one| one.error.code() == Code::CannotDecrypt);
-    if only_encrypted { Code::CannotDecrypt } else { Code::BadSignature }
+    let mut codes = verified.unreadable.iter().map(|one| one.error.code());
+    let signed = verified.checkpoints.iter().all(|one| !one.is_fault);
+    match codes.next() {
+        Some(code @ (Code::CannotDecrypt | Code::Untrusted))
+            if signed && codes.all(|other| other == code) =>
+        {
+            code
+        }
+        _ => Code::BadSignature,
+    }
 }
 
 /// Lists every newest checkpoint, and the faults in the histories.

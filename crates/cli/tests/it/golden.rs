@@ -12,10 +12,12 @@
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use serde_json::{Map, Value, json};
+use tenure_store::signing::IdentityKey;
 
 use crate::switchboard::{INGEST, Place, Server, envelope};
 use crate::tenure::Ran;
@@ -119,6 +121,8 @@ const CHECKPOINTS: &[Case] = &[
     ("checkpoint-move-to-file", "checkpoint move sqlite:new.db file:back.json telegram/bot-42"),
     ("checkpoint-ls", "ls --store sqlite:new.db"),
     ("doctor-file", "doctor --store file:back.json"),
+    ("identity-new-exists", "identity new id.pem --name host-1"),
+    ("identity-show", "identity show id.pem --name host-1"),
     ("bucket", "bucket key entity 7"),
     ("bucket-zero", "bucket key entity 0"),
     ("bucket-plan", "bucket plan --key key --total 3 < a\nb\nc\n\n"),
@@ -188,9 +192,12 @@ fn checkpoints() {
         ("config.json", config.to_string()),
         ("cursor.json", json!({ "offset": 7 }).to_string()),
         ("keys", format!("k1 sign {}", "5e".repeat(32))),
+        ("id.pem", IdentityKey::pem(&[0x5e; 32])),
     ] {
         std::fs::write(golden.place.tenure.path(file), content).unwrap();
     }
+    let private = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(golden.place.tenure.path("id.pem"), private).unwrap();
     golden.compare(CHECKPOINTS);
 }
 

@@ -50,6 +50,7 @@ pages! {
     send_heartbeats: "how-to/send-heartbeats.md",
     sign_checkpoints: "how-to/sign-checkpoints.md",
     submit_events_exactly_once: "how-to/submit-events-exactly-once.md",
+    trust_instances: "how-to/trust-instances.md",
     upgrade: "how-to/upgrade.md",
     use_buckets: "how-to/use-buckets.md",
     watch_and_alert: "how-to/watch-and-alert.md",

@@ -20,6 +20,7 @@ mod formats;
 mod golden;
 mod guard;
 mod guide;
+mod identity;
 mod kernel;
 mod listen;
 mod ls;

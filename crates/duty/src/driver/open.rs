@@ -138,7 +138,7 @@ async fn check_names(store: &dyn Store, settings: &MemberSettings) -> Result<(),
 
 /// Whether a checkpoint is there, but cannot be trusted or read.
 fn is_untrusted(code: Code) -> bool {
-    matches!(code, Code::BadSignature | Code::Replayed | Code::CannotDecrypt)
+    matches!(code, Code::BadSignature | Code::Replayed | Code::CannotDecrypt | Code::Untrusted)
 }
 
 async fn open(opener: &Opener, settings: &MemberSettings) -> Result<Arc<dyn Store>, StoreError> {

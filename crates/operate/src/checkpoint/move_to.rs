@@ -10,7 +10,7 @@ use tenure_core::engine::Layout;
 use tenure_core::store::Member;
 use tenure_core::{Code, DutyId, DutyKey, GroupName, InstanceId, Moved, Store, StoreError};
 use tenure_duty::process;
-use tenure_store::signing::Protection;
+use tenure_store::signing::{Protection, split_note};
 use tenure_store::transfer::{Arrival, Move, MoveOutcome, OperatorSession, Preview, preview};
 use tenure_wire::checkpoint::{Shards, WithLease, least};
 
@@ -284,7 +284,7 @@ impl<'a> CheckpointMove<'a> {
             let members = session.store().members(&duty.group).await?;
             let mine = process::instance().id().as_str();
             let other = |member: &Member| !member.instance.as_str().starts_with(mine);
-            if members.iter().any(|member| member.note.as_str() == REASON && other(member)) {
+            if members.iter().any(|member| split_note(&member.note).0 == REASON && other(member)) {
                 return Ok(true);
             }
         }
@@ -325,6 +325,7 @@ fn is_about_one_duty(error: &StoreError) -> bool {
                 | Code::BadSignature
                 | Code::Replayed
                 | Code::CannotDecrypt
+                | Code::Untrusted
                 | Code::BadInput
         )
 }

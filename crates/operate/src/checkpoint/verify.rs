@@ -68,8 +68,9 @@ pub struct UnreadableCheckpoint {
     pub error: StoreError,
 }
 
-/// Verifies the checkpoints in these scopes, or all of the store: their signatures, and with
-/// encryption keys also that they can be decrypted. The store must be open without checks.
+/// Verifies the checkpoints in these scopes, or all of the store: their signatures, with trusted
+/// identities also their writers, and with encryption keys that they can be decrypted. The store
+/// must be open without checks.
 pub async fn verify(
     store: &dyn Store,
     protection: &Protection,
@@ -155,12 +156,13 @@ impl VerifyReport {
         }
         let has_newest = matches!(newest, Ok(Some(_)));
         let mut errors = vec![(true, newest.err()), (false, kept.err())];
-        if protection.encryption.is_some() {
-            let opened = all.iter().enumerate().map(|(n, (checkpoint, inspected))| {
+        for (n, (checkpoint, inspected)) in all.iter().enumerate() {
+            let writer = protection.check_writer(&duty, checkpoint, inspected);
+            errors.push((n == 0 && has_newest, writer.err()));
+            if protection.encryption.is_some() {
                 let opened = protection.payload(&duty, checkpoint, inspected);
-                (n == 0 && has_newest, opened.err())
-            });
-            errors.extend(opened);
+                errors.push((n == 0 && has_newest, opened.err()));
+            }
         }
         let verified = all.into_iter().enumerate().map(|(n, (checkpoint, inspected))| {
             let is_fault = match inspected.verdict {

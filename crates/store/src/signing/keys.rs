@@ -118,12 +118,17 @@ pub(super) fn read_all<K>(
 
 /// Checks the id of a key, and decodes its secret.
 pub(super) fn id_and_secret(id: &str, secret: &str) -> Result<(String, Vec<u8>), &'static str> {
+    let secret = hex::decode(secret).map_err(|_| "its secret is not hexadecimal")?;
+    Ok((id_of(id)?, secret))
+}
+
+/// Checks the id of a key.
+pub(super) fn id_of(id: &str) -> Result<String, &'static str> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-._:@".contains(c);
     if id.len() > Keyring::MAX_ID || !id.chars().all(plain) {
         return Err("an id has 1 to 64 characters of A-Z, a-z, 0-9 and -._:@");
     }
-    let secret = hex::decode(secret).map_err(|_| "its secret is not hexadecimal")?;
-    Ok((id.to_owned(), secret))
+    Ok(id.to_owned())
 }
 
 /// Reads one key. An error repeats no word of the input, which may be the secret.

@@ -10,6 +10,7 @@
 //! keys.
 
 mod encryption;
+mod identity;
 mod keys;
 mod protection;
 mod sealed;
@@ -20,6 +21,7 @@ use tenure_core::store::Checkpoint;
 use tenure_core::{Code, DutyKey, Epoch, Mac, Seal, StoreError, StoreResult, Version};
 
 pub use encryption::EncryptionKeys;
+pub use identity::{IdentityKey, OnUntrusted, TrustedIdentities, split_note};
 pub use keys::{KeyUse, Keyring};
 pub use protection::Protection;
 pub(crate) use protection::SealedPlace;

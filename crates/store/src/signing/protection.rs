@@ -2,25 +2,31 @@
 
 use tenure_core::store::Checkpoint;
 use tenure_core::{
-    Code, Document, DutyKey, Epoch, InstanceId, Mac, Seal, StoreError, StoreResult, Version,
+    CipherNonce, Code, Document, DutyKey, Epoch, IdentitySignature, InstanceId, Mac, Seal,
+    StoreError, StoreResult, Version,
 };
 
 use super::encryption::EncryptionKeys;
-use super::{Inspected, Signing, bound, sign};
+use super::identity::{IdentityKey, TrustedIdentities};
+use super::{Inspected, Keyring, Signing, bound, sign};
 
-/// How checkpoints are signed and encrypted.
+/// Signing and encryption of checkpoints.
 #[derive(Debug, Default)]
 pub struct Protection {
     /// Signatures.
     pub signing: Signing,
     /// Encryption; `None` if encrypted checkpoints cannot be read.
     pub encryption: Option<EncryptionKeys>,
+    /// Key of this instance, which signs its sessions and checkpoints.
+    pub identity: Option<IdentityKey>,
+    /// Instances whose checkpoints are accepted; `None` accepts those of every instance.
+    pub trusted: Option<TrustedIdentities>,
 }
 
-/// No encryption.
+/// No encryption, and no identities.
 impl From<Signing> for Protection {
     fn from(signing: Signing) -> Self {
-        Self { signing, encryption: None }
+        Self { signing, ..Self::default() }
     }
 }
 
@@ -37,8 +43,34 @@ impl Protection {
         matches!(self.signing, Signing::Require(_))
     }
 
+    /// Whether writing adds nothing to a payload.
+    pub(super) fn is_plain(&self) -> bool {
+        self.signing.keys().is_none() && self.encryptor().is_none() && self.identity.is_none()
+    }
+
+    /// Refuses a checkpoint whose writer is not trusted.
+    pub fn check_writer(
+        &self,
+        duty: &DutyKey,
+        stored: &Checkpoint,
+        inspected: &Inspected,
+    ) -> StoreResult<()> {
+        let Inspected { seal, payload, .. } = inspected;
+        let mut trusted = self.trusted.iter();
+        trusted.try_for_each(|trusted| trusted.check(duty, stored, seal, payload))
+    }
+
+    /// Returns the largest seal that this process writes.
+    pub(crate) fn largest_seal(&self) -> Seal {
+        let encrypted = self.encryptor().map(|key| (key.to_owned(), CipherNonce([0; 24])));
+        let signature = IdentitySignature([0; 64]);
+        let writer = self.identity.as_ref().map(|identity| (identity.public(), signature));
+        let signed = Some(("k".repeat(Keyring::MAX_ID), Mac::NONE));
+        Seal { signed, prev: Some(Mac::NONE), encrypted, writer, ..Seal::default() }
+    }
+
     /// The id of the key that encrypts.
-    pub(crate) fn encryptor(&self) -> Option<&str> {
+    pub(super) fn encryptor(&self) -> Option<&str> {
         self.encryption.as_ref().and_then(EncryptionKeys::encryptor)
     }
 
@@ -58,6 +90,10 @@ impl Protection {
         let (seal, payload) = self.encrypt(place, prev, seal, payload)?;
         let seal = match keys {
             Some(keys) => sign(keys, place.duty, place.at, prev, seal, &payload),
+            None => seal,
+        };
+        let seal = match &self.identity {
+            Some(identity) => identity.sign_checkpoint(place, seal, &payload),
             None => seal,
         };
         Ok((seal.join(&payload)?, seal))

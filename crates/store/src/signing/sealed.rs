@@ -2,20 +2,26 @@
 //!
 //! Why: docs/decisions/0015-seals-outside-the-backends.md
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tenure_core::store::{Adopt, Adopted, Checkpoint, Commit, Committed};
+use tenure_core::store::{
+    Adopt, Adopted, Checkpoint, Commit, Committed, KeptAlive, Member, OpenSession, Opened,
+};
 use tenure_core::{
-    Code, Document, DutyKey, Epoch, Mac, Seal, Session, Store, StoreError, StoreResult, Version,
+    Code, Document, DutyKey, Epoch, GroupName, Hold, InstanceId, Mac, Note, Seal, Session, Store,
+    StoreError, StoreResult, Version,
 };
 
 use super::{
-    Inspected, Keyring, Protection, SealedPlace, SignatureVerdict, check_missing, check_ring,
-    inspect,
+    Inspected, Keyring, Protection, SealedPlace, SignatureVerdict, TrustedIdentities,
+    check_missing, check_ring, inspect, split_note,
 };
 use crate::delegate::impl_store;
+
+/// Number of untrusted members after which they are reported again.
+const MAX_TOLD: usize = 10_000;
 
 /// The newest checkpoint of a duty that this process has seen.
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +44,7 @@ fn mac_of(seal: &Seal) -> Mac {
 }
 
 /// Store wrapper that signs and verifies, encrypts and decrypts checkpoints, and refuses those that
-/// were moved elsewhere. Callers see payloads only.
+/// were moved elsewhere. It also signs sessions. Callers see payloads and their own notes only.
 ///
 /// A batch is refused as a whole if one checkpoint in it is invalid; the error names the duty.
 pub struct Sealed(SealLayer);
@@ -46,7 +52,8 @@ pub struct Sealed(SealLayer);
 impl Sealed {
     /// Wraps a store with `protection`.
     pub fn new(inner: Arc<dyn Store>, protection: impl Into<Protection>) -> Self {
-        Self(SealLayer { inner, protection: protection.into(), seen: Mutex::default() })
+        let protection = protection.into();
+        Self(SealLayer { inner, protection, seen: Mutex::default(), told: Mutex::default() })
     }
 }
 
@@ -56,11 +63,13 @@ impl fmt::Debug for Sealed {
     }
 }
 
-/// The calls that see checkpoints; all others go directly to the inner store.
+/// The calls that see checkpoints or notes; all others go directly to the inner store.
 struct SealLayer {
     inner: Arc<dyn Store>,
     protection: Protection,
     seen: Mutex<BTreeMap<DutyKey, NewestSeen>>,
+    /// Members that were reported as not trusted.
+    told: Mutex<BTreeSet<(GroupName, InstanceId)>>,
 }
 
 impl SealLayer {
@@ -137,6 +146,7 @@ impl SealLayer {
         {
             return Err(self.refusal(duty, stored, seal, verdict).await);
         }
+        self.protection.check_writer(duty, stored, &inspected)?;
         Ok(inspected)
     }
 
@@ -264,10 +274,10 @@ impl SealLayer {
             let document = Seal::default().join(commit.document.as_bytes())?;
             Ok(Commit { document, ..commit.clone() })
         };
-        let macs = match (self.keys(), self.protection.encryptor()) {
-            (Some(_), _) => self.predecessors(commits).await?,
-            (None, Some(_)) => vec![Mac::NONE; commits.len()],
-            (None, None) => return commits.iter().map(plain).collect(),
+        let macs = match self.keys() {
+            Some(_) => self.predecessors(commits).await?,
+            None if self.protection.is_plain() => return commits.iter().map(plain).collect(),
+            None => vec![Mac::NONE; commits.len()],
         };
         let sealed = commits.iter().zip(macs).map(|(commit, prev)| {
             let Commit { hold, expected, document } = commit;
@@ -306,6 +316,59 @@ impl SealLayer {
         Ok(answers)
     }
 
+    fn signed_note(&self, session: &Session, note: &Note) -> StoreResult<Note> {
+        match &self.protection.identity {
+            Some(key) => key.sign_note(&session.group, &session.instance, session.nonce, note),
+            None => Ok(note.clone()),
+        }
+    }
+
+    async fn open_session(&self, open: &OpenSession) -> StoreResult<Opened> {
+        let note = self.signed_note(&open.session(), &open.note)?;
+        self.inner.open_session(&OpenSession { note, ..open.clone() }).await
+    }
+
+    async fn keep_alive(
+        &self,
+        session: &Session,
+        note: Option<&Note>,
+        holds: &[Hold],
+    ) -> StoreResult<KeptAlive> {
+        let note = note.map(|note| self.signed_note(session, note)).transpose()?;
+        self.inner.keep_alive(session, note.as_ref(), holds).await
+    }
+
+    /// Returns members with the notes that they gave, and reports those that are not trusted.
+    async fn members(&self, group: &GroupName) -> StoreResult<Vec<Member>> {
+        let mut members = self.inner.members(group).await?;
+        if let Some(trusted) = &self.protection.trusted {
+            let why = |member: &Member| trusted.member(group, member).err();
+            for (member, why) in members.iter().filter_map(|member| Some((member, why(member)?))) {
+                self.tell_once(trusted, group, &member.instance, why);
+            }
+        }
+        for member in &mut members {
+            member.note = Note::with_identity(split_note(&member.note).0)?;
+        }
+        Ok(members)
+    }
+
+    fn tell_once(
+        &self,
+        trusted: &TrustedIdentities,
+        group: &GroupName,
+        instance: &InstanceId,
+        why: &str,
+    ) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.len() >= MAX_TOLD {
+            told.clear();
+        }
+        if told.insert((group.clone(), instance.clone())) {
+            trusted.tell(group, instance, why);
+        }
+    }
+
     /// Returns the payloads in the ring unverified; [`super::verify`] verifies them.
     async fn history(&self, duty: &DutyKey) -> StoreResult<Vec<Checkpoint>> {
         let ring = self.inner.history(duty).await?;
@@ -320,13 +383,22 @@ impl SealLayer {
     }
 }
 
-/// Calls the layer for the methods that see checkpoints, and the inner store for the others.
+/// Calls the layer for the methods that see checkpoints or notes, and the inner store for others.
 macro_rules! layer_method {
     ($store:ident) => {
         $store.0.inner.abilities()
     };
     (@layer $store:ident $method:ident $arguments:tt) => {
         $store.0.$method $arguments.await
+    };
+    ($store:ident $op:ident open_session $own:ident $arguments:tt) => {
+        layer_method!(@layer $store open_session $arguments)
+    };
+    ($store:ident $op:ident keep_alive $own:ident $arguments:tt) => {
+        layer_method!(@layer $store keep_alive $arguments)
+    };
+    ($store:ident $op:ident members $own:ident $arguments:tt) => {
+        layer_method!(@layer $store members $arguments)
     };
     ($store:ident $op:ident load $own:ident $arguments:tt) => {
         layer_method!(@layer $store load $arguments)

@@ -61,7 +61,7 @@ fn sealed(protection: &Protection, duty: &DutyKey) -> Checkpoint {
 fn protection(signing: Signing, text: &str) -> Protection {
     let text = text.replace("HEX", &"5e".repeat(32)).replace("OTHER", &"07".repeat(32));
     let encryption = EncryptionKeys::parse(&text, || 0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10);
-    Protection { signing, encryption: Some(encryption.unwrap()) }
+    Protection { signing, encryption: Some(encryption.unwrap()), ..Protection::default() }
 }
 
 #[test]

@@ -1,12 +1,9 @@
 //! Moves of checkpoints from one store to another.
 
 use sha2::{Digest, Sha256};
-use tenure_core::{
-    CipherNonce, Code, DutyKey, Epoch, Hold, Mac, Moved, Seal, StoreError, StoreResult, Version,
-};
+use tenure_core::{Code, DutyKey, Epoch, Hold, Mac, Moved, Seal, StoreError, StoreResult, Version};
 
 use super::operator::{OperatorSession, StoredCheckpoint};
-use crate::signing::Keyring;
 
 /// Payload for the other store.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -197,22 +194,16 @@ impl<'a> Move<'a> {
         arrivals: &[Arrival],
         mark: &str,
     ) -> StoreResult<()> {
-        let largest = |session: &OperatorSession| {
-            let nonce = CipherNonce([0; 24]);
-            let signed = Some(("k".repeat(Keyring::MAX_ID), Mac::NONE));
-            let encrypted = session.encryptor().map(|key| (key.to_owned(), nonce));
-            Seal { signed, prev: Some(Mac::NONE), encrypted, ..Seal::default() }
-        };
         let moved = Some(Moved { to: mark.to_owned(), done: false });
         for source in sources {
             let origin = Some(source.stored.live_at());
-            let seal = Seal { moved: moved.clone(), origin, ..largest(self.from) };
+            let seal = Seal { moved: moved.clone(), origin, ..self.from.largest_seal() };
             seal.join(source.stored.payload()?)?;
         }
         for arrival in arrivals {
             let origin = Some(self.origin(sources, arrival.source));
             let away = Some(Moved { to: self.away(&arrival.duty), done: true });
-            Seal { moved: away, origin, ..largest(self.to) }.join(&arrival.payload)?;
+            Seal { moved: away, origin, ..self.to.largest_seal() }.join(&arrival.payload)?;
         }
         Ok(())
     }

@@ -76,9 +76,9 @@ impl OperatorSession {
         Self { store, protection, name, operator, sessions: BTreeMap::new() }
     }
 
-    /// The id of the key that encrypts.
-    pub(super) fn encryptor(&self) -> Option<&str> {
-        self.protection.encryptor()
+    /// Returns the largest seal that this process writes.
+    pub(super) fn largest_seal(&self) -> Seal {
+        self.protection.largest_seal()
     }
 
     /// Name of the store.
@@ -109,20 +109,21 @@ impl OperatorSession {
                 KeptAlive::Ended => self.sessions.remove(group),
             };
         }
-        let open = OpenSession {
-            group: group.clone(),
-            instance: self.operator.instance.clone(),
-            nonce: Nonce::from_entropy((self.operator.entropy)()),
-            ttl: self.operator.ttl,
-            note: Note::new(self.operator.reason.as_str())?,
-        };
+        let nonce = Nonce::from_entropy((self.operator.entropy)());
+        let instance = self.operator.instance.clone();
+        let mut note = Note::new(self.operator.reason.as_str())?;
+        if let Some(key) = &self.protection.identity {
+            note = key.sign_note(group, &instance, nonce, &note)?;
+        }
+        let (group, ttl) = (group.clone(), self.operator.ttl);
+        let open = OpenSession { group, instance, nonce, ttl, note };
         match self.store.open_session(&open).await? {
             Opened::Open(session) => {
-                self.sessions.insert(group.clone(), (session.clone(), Vec::new()));
+                self.sessions.insert(session.group.clone(), (session.clone(), Vec::new()));
                 Ok(session)
             }
             other => {
-                let detail = format!("cannot open a session in group {group}: {other:?}");
+                let detail = format!("cannot open a session in group {}: {other:?}", open.group);
                 Err(StoreError::refused(Code::Failed, detail))
             }
         }
@@ -258,6 +259,7 @@ impl OperatorSession {
             let detail = format!("version {} of {duty} in {}: {what}", stored.version, self.name);
             return Err(StoreError::refused(Code::BadSignature, detail));
         }
+        self.protection.check_writer(duty, stored, &inspected)?;
         Ok(self.take_apart(duty, stored, inspected))
     }
 
