@@ -67,6 +67,8 @@ impl Engine {
         };
         match result {
             Ok(KeptAlive::Kept { mark, holds }) => self.kept(keeping, mark, &holds, now),
+            // This member may have closed it; the answer to that request is on its way.
+            Ok(KeptAlive::Ended) if matches!(self.phase, MemberPhase::Closing(_)) => {}
             Ok(KeptAlive::Ended) => self.session_ended(keeping.sent, false, now),
             Err(error) => {
                 self.trouble = true;
