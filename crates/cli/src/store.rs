@@ -22,7 +22,7 @@ use crate::switchboard::adopt_inbox;
 
 #[derive(Subcommand)]
 pub(crate) enum StoreCommand {
-    /// Back up a store in files, also while it is in use; for a server, print the commands
+    /// Back up a store in files while it is in use, or print the commands of a server
     Backup {
         /// New file for SQLite, or new folder for a cursor file; - for standard output
         #[arg(value_name = "PATH|-")]

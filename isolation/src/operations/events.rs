@@ -209,6 +209,7 @@ operations! { Switchboard;
     "post-fence-7" Change |on| post(on, "letter", Some(fence(7, "i")), Some("tok_a"));
     "resolve" Change |on| resolve(on, "discarded", None);
     "resolve-token" Change |on| resolve(on, "replayed", Some("tok_a"));
+    "refuse-letter" Change |on| async move { on.storage.refuse_letter(id(21), "x", "y").await };
     "fence-reset" Change |on| reset(on, None, None);
     "fence-reset-source" Change |on| reset(on, Some(scope()), None);
     "fence-reset-token" Change |on| reset(on, None, Some("tok_a"));

@@ -170,7 +170,8 @@ fn a_program_on_a_cursor_file_that_was_stopped_past_the_ttl_cannot_commit() {
 /// Everything is killed at once, so nobody can remove the socket: the next start does.
 #[test]
 fn what_killed_processes_leave_behind_is_removed_by_the_next_start() {
-    let stores = super::stores(&Tenure::new());
+    let place = Tenure::new();
+    let stores = super::stores(&place);
     // The next start waits for the lease of the last one.
     std::thread::scope(|scope| {
         for store in &stores {

@@ -9,6 +9,7 @@ use tenure_duty::process;
 use testkit::{Proxy, RedisOptions, RedisServer};
 
 use super::stage::{Stage, ms, scaled, ttl};
+use crate::running::{all_gone, children};
 use crate::tenure::with_store;
 
 #[test]
@@ -122,10 +123,14 @@ fn edge_all_crash_and_start_again_at_once() {
     let sessions = stage.sessions();
     stage.polled(&sessions, 1, 0);
     stage.until("all are leased", || stage.leases().len() == 9);
+    let guards: Vec<_> =
+        before.iter().flat_map(|instance| children(instance.running.pid())).collect();
     before.iter().for_each(|instance| instance.running.signal(Signal::KILL));
     for instance in &mut before {
         instance.running.wait();
     }
+    // Until then a poll may write its last line.
+    stage.until("the guards have ended all polls", || all_gone(&guards));
     let (ends, fences, seen) = (stage.ends(&sessions), stage.fences(), stage.history().len());
     let [a, b, c] = stage.start_all(["d", "e", "f"]);
     stage.shared(&[&a, &b, &c], vec![3, 3, 3]);
