@@ -144,8 +144,9 @@ async fn the_server_can_read_every_statement() {
             "hold/standing.sql" => [&who[..], &[texts.clone(), Type::INT8_ARRAY]].concat(),
             "checkpoint/load.sql" | "report/load.sql" => vec![texts.clone(), texts.clone()],
             "report/save.sql" => {
-                let numbers = [Type::INT8_ARRAY, Type::INT8_ARRAY];
-                [&who[..], &[texts.clone()], &numbers, &[Type::BYTEA_ARRAY]].concat()
+                let columns =
+                    [texts.clone(), Type::INT8_ARRAY, Type::INT8_ARRAY, Type::BYTEA_ARRAY];
+                [&who[..], &columns].concat()
             }
             "checkpoint/commit_one.sql" | "checkpoint/commit_refused.sql" => {
                 [&who[..], &[text.clone(), Type::INT8, Type::BYTEA, Type::INT8]].concat()
