@@ -238,7 +238,7 @@ async fn ls(args: &ListArgs, global: &Global) -> Result<String, Failure> {
     let next = if pages.is_cut().await? { last.map(|id| id.to_string()) } else { None };
     Ok(global.show(&json!({ "letters": values, "next_after": next }), || {
         if rows.is_empty() {
-            to_stderr("there is no such dead letter");
+            to_stderr("no dead letter matches");
         }
         if let Some(next) = &next {
             to_stderr(&format!("there are more: continue with --after {next}"));
