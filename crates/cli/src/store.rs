@@ -31,7 +31,7 @@ pub(crate) enum StoreCommand {
         #[arg(long)]
         force: bool,
     },
-    /// Replace a store in files by a backup, and adopt it; for a server, print the commands
+    /// Replace a store in files by a backup and adopt it, or print commands of a server
     Restore {
         /// The backup; - for standard input
         #[arg(value_name = "PATH|-")]
