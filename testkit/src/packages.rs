@@ -21,6 +21,7 @@ pub const NEEDS: &[PackageRequirement] = &[
     PackageRequirement { binary: "pgbouncer", package: "pgbouncer" },
     PackageRequirement { binary: "curl", package: "curl" },
     PackageRequirement { binary: "node", package: "nodejs" },
+    PackageRequirement { binary: "openssl", package: "openssl" },
     PackageRequirement { binary: "python3", package: "python3" },
     PackageRequirement { binary: "ps", package: "procps" },
     PackageRequirement { binary: "haproxy", package: "haproxy" },
