@@ -220,12 +220,12 @@ impl Follower {
             // It may have been changed after it was renamed and before it was read.
             _ if self.changed.is_some() => {}
             (FileChange::Replaced, FamilyState::Alive) => self.take(content.bytes, false),
-            (FileChange::Closed, FamilyState::Alive) => self.take(content.bytes, true),
-            // The exit status decides, when it is known.
-            (FileChange::Replaced, _) => self.changed = Some(change),
-            (_, family) => {
-                self.doubtful = true;
-                self.spoiled = (family == FamilyState::Killed).then_some(content.bytes);
+            (_, FamilyState::Alive) => self.take(content.bytes, true),
+            // Looked at again: the command has just started, a process of it is ending, or the
+            // exit status decides, when it is known.
+            (FileChange::Replaced, _) | (_, FamilyState::Ending) => self.changed = Some(change),
+            (_, FamilyState::Killed) => {
+                (self.doubtful, self.spoiled) = (true, Some(content.bytes));
             }
         }
     }

@@ -243,6 +243,8 @@ async fn a_snapshot_from_before_an_adoption_asserts_nothing() {
         a.store.adopt(&Adopt { entropy: 1, floor: Epoch::ZERO }).await.unwrap();
         let error = fence_in(&effect, &place.schema, &old).await.unwrap_err();
         assert!(!error.is_unknown() && error.code() == code, "{level:?}: {error}");
+        // Until then it may lock the duty.
+        effect.rollback().await.unwrap();
     }
 }
 
