@@ -75,8 +75,12 @@ pub async fn replay(
         Ok(ResolveOutcome::Done) => {
             Ok(ReplayOutcome::Replayed { request_id, duplicate: stored.duplicate })
         }
-        // Another operator was faster: the event was submitted once.
-        _ => Ok(ReplayOutcome::Ended("replayed".to_owned())),
+        // Another operator was faster, and may have discarded the letter: the event is in the inbox
+        // once all the same.
+        _ => {
+            let state = storage.letter(id).await?.map(|kept| kept.state);
+            Ok(ReplayOutcome::Ended(state.unwrap_or_else(|| "deleted".to_owned())))
+        }
     }
 }
 
