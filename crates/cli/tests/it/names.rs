@@ -178,6 +178,13 @@ fn an_instance_is_given_by_its_name_its_host_or_a_part_of_its_id() {
         (1, &"web-2".into())
     );
     tenure.run(&["explain", "solo/a", "web-1"]).refused("DT010");
+    // Each duty that it holds, in whichever group.
+    let json = tenure.run(&["explain", "--all-groups", "web-2", "--json"]).json();
+    let explained = json["explanations"].as_array().unwrap();
+    assert_eq!((explained.len(), &json["not_explained"]), (1, &0.into()), "{json}");
+    assert_eq!(explained[0]["duty"], "solo/a");
+    assert_eq!(explained[0]["members"].as_array().unwrap().len(), 1, "{json}");
+    tenure.run(&["explain", "--all-groups", "nobody"]).refused("DT010");
 }
 
 #[test]
