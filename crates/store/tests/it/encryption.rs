@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use tenure_core::store::Checkpoint;
-use tenure_core::{Code, Document, InstanceId, Seal, Store, StoreError, Ttl, Version};
+use tenure_core::{Code, Document, InstanceId, Seal, Store, Ttl, Version};
 use tenure_store::signing::{
-    EncryptionKeys, Keyring, Protection, Sealed, SignatureVerdict, Signing, verify,
+    EncryptionKeys, Keyring, Protection, SignatureVerdict, Signing, verify,
 };
 use tenure_store::transfer::{Arrival, Move, MoveOutcome, Operator, OperatorSession, put, rewind};
-use tenure_store::{BootClock, Memory};
 
-use crate::player::{LONG, Player, duty, reason, unique};
+use crate::player::{LONG, Player, duty, load, memory, process, reason, unique};
 
 const NEW: &str = "e2 encrypt HEX,e1 decrypt OTHER";
 
@@ -28,37 +27,25 @@ fn with(text: &str) -> Protection {
     Protection { encryption: (!text.is_empty()).then(parse), ..Protection::default() }
 }
 
-fn memory() -> Arc<dyn Store> {
-    Arc::new(Memory::new(Arc::new(BootClock)))
-}
-
-fn process(bare: &Arc<dyn Store>, protection: Protection) -> Arc<dyn Store> {
-    Arc::new(Sealed::new(bare.clone(), protection))
-}
-
-async fn load(store: &Arc<dyn Store>) -> Result<Option<Checkpoint>, StoreError> {
-    Ok(store.load(&[duty("a")]).await?.remove(0))
-}
-
 /// Writes a document over the newest version.
 async fn write(store: &Arc<dyn Store>, text: &str) {
-    let before = load(store).await.unwrap().map_or(0, |stored| stored.version.get());
+    let before = load(store, "a").await.unwrap().map_or(0, |stored| stored.version.get());
     let player = Player::join(store, "writer", LONG).await;
     let hold = player.hold("a").await;
     player.commit(&hold, before, text).await;
     store.close_session(&player.session, &reason()).await.unwrap();
-    assert_eq!(load(store).await.unwrap().unwrap().version.get(), before + 1);
+    assert_eq!(load(store, "a").await.unwrap().unwrap().version.get(), before + 1);
 }
 
 async fn reads(store: &Arc<dyn Store>, text: &str) {
-    assert_eq!(load(store).await.unwrap().unwrap().document.as_bytes(), text.as_bytes());
+    assert_eq!(load(store, "a").await.unwrap().unwrap().document.as_bytes(), text.as_bytes());
 }
 
 /// Fails to read, and says why.
 async fn fails(bare: &Arc<dyn Store>, protection: Protection, says: &str) {
     let before = bare.load(&[duty("a")]).await.unwrap();
     let store = process(bare, protection);
-    let error = load(&store).await.unwrap_err();
+    let error = load(&store, "a").await.unwrap_err();
     assert_eq!(error.code(), Code::CannotDecrypt);
     assert!(error.to_string().contains(says), "{error}");
     assert!(!error.to_string().contains("5e5e") && !error.is_unknown(), "{error}");
@@ -201,7 +188,7 @@ async fn an_operator_decrypts_and_encrypts_again() {
         assert_eq!(moved, Ok(MoveOutcome::AlreadyMoved));
     }
     reads(&there, "plain 1").await;
-    assert_eq!(load(&here).await.unwrap_err().code(), Code::Moved);
+    assert_eq!(load(&here, "a").await.unwrap_err().code(), Code::Moved);
     write(&there, "plain 3").await;
     let back = Move::new(&mut to, &mut from).run(&duties, &duty("a"), &same).await;
     assert_eq!(back, Ok(MoveOutcome::Moved));

@@ -2,13 +2,12 @@
 
 use std::sync::{Arc, Mutex};
 
-use tenure_core::store::{Checkpoint, Member};
-use tenure_core::{Code, GroupName, InstanceId, Note, Seal, Store, StoreError, Ttl, Version};
-use tenure_store::signing::{IdentityKey, Protection, Sealed, TrustedIdentities};
+use tenure_core::store::Member;
+use tenure_core::{Code, GroupName, InstanceId, Note, Seal, Store, Ttl, Version};
+use tenure_store::signing::{IdentityKey, Protection, TrustedIdentities};
 use tenure_store::transfer::{Arrival, Move, MoveOutcome, Operator, OperatorSession, put, rewind};
-use tenure_store::{BootClock, Memory};
 
-use crate::player::{LONG, Player, duty, reason, unique};
+use crate::player::{LONG, Player, duty, load, memory, process, reason, unique};
 
 fn key(byte: u8) -> IdentityKey {
     IdentityKey::from_pem(&IdentityKey::pem(&[byte; 32])).unwrap()
@@ -26,18 +25,6 @@ fn only_signs(byte: u8) -> Protection {
     Protection { trusted: None, ..with(byte) }
 }
 
-fn memory() -> Arc<dyn Store> {
-    Arc::new(Memory::new(Arc::new(BootClock)))
-}
-
-fn process(bare: &Arc<dyn Store>, protection: Protection) -> Arc<dyn Store> {
-    Arc::new(Sealed::new(bare.clone(), protection))
-}
-
-async fn load(store: &Arc<dyn Store>) -> Result<Option<Checkpoint>, StoreError> {
-    Ok(store.load(&[duty("a")]).await?.remove(0))
-}
-
 /// Commits over version `before`.
 async fn write(store: &Arc<dyn Store>, before: u64, text: &str) {
     let player = Player::join(store, "writer", LONG).await;
@@ -47,7 +34,7 @@ async fn write(store: &Arc<dyn Store>, before: u64, text: &str) {
 }
 
 async fn refuses(bare: &Arc<dyn Store>, says: &str) {
-    let error = load(&process(bare, with(1))).await.unwrap_err();
+    let error = load(&process(bare, with(1)), "a").await.unwrap_err();
     assert_eq!(error.code(), Code::Untrusted);
     assert!(error.to_string().contains(says), "{error}");
 }
@@ -72,9 +59,9 @@ async fn only_checkpoints_of_trusted_instances_are_continued() {
     refuses(&bare, "it has no signature").await;
     write(&process(&bare, only_signs(2)), 1, "two").await;
     let one = process(&bare, with(1));
-    assert_eq!(load(&one).await.unwrap().unwrap().document.as_bytes(), b"two");
+    assert_eq!(load(&one, "a").await.unwrap().unwrap().document.as_bytes(), b"two");
     // A process without keys still reads it.
-    assert_eq!(load(&plain).await.unwrap().unwrap().document.as_bytes(), b"two");
+    assert_eq!(load(&plain, "a").await.unwrap().unwrap().document.as_bytes(), b"two");
     write(&one, 2, "three").await;
     write(&process(&bare, only_signs(3)), 3, "stranger").await;
     refuses(&bare, "its key is not among the trusted identities").await;
@@ -103,7 +90,7 @@ async fn only_checkpoints_of_trusted_instances_are_continued() {
         assert_eq!(refused.code(), Code::BadInput, "{bad}");
     }
     rewind(&mut operator, &duty("a"), version(3)).await.unwrap();
-    assert_eq!(load(&one).await.unwrap().unwrap().document.as_bytes(), b"three");
+    assert_eq!(load(&one, "a").await.unwrap().unwrap().document.as_bytes(), b"three");
     // A move signs what it writes, too.
     let other = memory();
     let mut to = self::operator(&other, with(2));
@@ -111,7 +98,7 @@ async fn only_checkpoints_of_trusted_instances_are_continued() {
         |all: &[Vec<u8>]| Ok(vec![Arrival { duty: duty("a"), source: 0, payload: all[0].clone() }]);
     let moved = Move::new(&mut operator, &mut to).run(&[duty("a")], &duty("a"), &same).await;
     assert_eq!(moved, Ok(MoveOutcome::Moved));
-    let there = load(&process(&other, with(1))).await.unwrap().unwrap();
+    let there = load(&process(&other, with(1)), "a").await.unwrap().unwrap();
     assert_eq!(there.document.as_bytes(), b"three");
 }
 

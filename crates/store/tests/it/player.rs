@@ -5,12 +5,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tenure_core::store::{
-    ClaimRequest, Claimed, Commit, Committed, HoldFate, KeptAlive, OpenSession, Opened,
+    Checkpoint, ClaimRequest, Claimed, Commit, Committed, HoldFate, KeptAlive, OpenSession, Opened,
 };
 use tenure_core::{
     Document, DutyKey, GroupName, Hold, InstanceId, Nonce, Note, Reason, Session, Store,
     StoreError, Ttl, Version,
 };
+use tenure_store::signing::{Protection, Sealed};
+use tenure_store::{BootClock, Memory};
 
 static LAST: AtomicU64 = AtomicU64::new(1);
 
@@ -28,6 +30,20 @@ pub fn reason() -> Reason {
 
 pub fn duty(id: &str) -> DutyKey {
     DutyKey::new("g", id).unwrap()
+}
+
+pub fn memory() -> Arc<dyn Store> {
+    Arc::new(Memory::new(Arc::new(BootClock)))
+}
+
+/// Opens a store as a process that protects its checkpoints in this way.
+pub fn process(bare: &Arc<dyn Store>, protection: Protection) -> Arc<dyn Store> {
+    Arc::new(Sealed::new(bare.clone(), protection))
+}
+
+/// Loads the checkpoint of a duty.
+pub async fn load(store: &Arc<dyn Store>, id: &str) -> Result<Option<Checkpoint>, StoreError> {
+    Ok(store.load(&[duty(id)]).await?.remove(0))
 }
 
 pub fn wish(name: &str, ttl: Duration) -> OpenSession {

@@ -7,14 +7,14 @@ use proptest::test_runner::{Config, TestRunner};
 use rusqlite::Connection;
 use tempfile::TempDir;
 use tenure_core::store::{Checkpoint, Committed, Retention};
-use tenure_core::{Code, Document, InstanceId, Store, StoreError, Ttl, Version};
+use tenure_core::{Code, Document, InstanceId, Store, Ttl, Version};
 use tenure_store::signing::{Keyring, Sealed, SignatureVerdict, Signing, verify};
 use tenure_store::sqlite::{Sqlite, SqliteSettings};
 use tenure_store::transfer::{Arrival, Move, Operator, OperatorSession, rewind};
 use tenure_store::{BootClock, IfAbsent, Memory, StoreUrl};
 use tokio::runtime::Runtime;
 
-use crate::player::{LONG, Player, duty, reason, unique};
+use crate::player::{LONG, Player, duty, load, reason, unique};
 
 const SIGNER: &str = "k2 sign HEX,k1 verify OTHER";
 
@@ -76,10 +76,6 @@ impl Place {
 const PUT_BACK: &str = "UPDATE checkpoint
     SET version = h.version, epoch = h.epoch, document = h.document FROM history h
     WHERE h.duty = checkpoint.duty AND h.version = 2 AND checkpoint.duty = 'a'";
-
-async fn load(store: &Arc<dyn Store>, id: &str) -> Result<Option<Checkpoint>, StoreError> {
-    Ok(store.load(&[duty(id)]).await?.remove(0))
-}
 
 /// Writes `count` versions of each duty.
 async fn write(store: &Arc<dyn Store>, ids: &[&str], count: u64) {
