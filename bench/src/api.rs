@@ -2,14 +2,15 @@
 //! by the library. Both are measured alternately, on the same store.
 
 use std::fmt;
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use tenure_core::Document;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::UnixStream;
+use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
 use crate::failover::{STORES, assigned, standby, url};
@@ -78,7 +79,7 @@ async fn measured(store: &'static str, url: &str) -> Result<ApiRow> {
     let mut member = standby(url, "library").await?;
     let guard = assigned(&mut member).await?;
     let (program, socket) = supervised(url).await?;
-    let mut api = UnixStream::connect(socket).await?;
+    let mut api = UnixStream::connect(socket)?;
     let (mut by_library, mut by_api) = (Vec::new(), Vec::new());
     for n in 0..WARM_UP + COMMITS {
         let text = format!("{{\"last_update_id\": {n}, \"last_updated_at\": \"2026-02-15\"}}");
@@ -86,7 +87,7 @@ async fn measured(store: &'static str, url: &str) -> Result<ApiRow> {
         guard.commit(Document::new(text.clone())?).await?;
         let library = begun.elapsed();
         let begun = Instant::now();
-        put(&mut api, &text).await?;
+        put(&mut api, &text)?;
         if n >= WARM_UP {
             by_library.push(library);
             by_api.push(begun.elapsed());
@@ -111,17 +112,18 @@ async fn supervised(url: &str) -> Result<(Child, String)> {
     Ok((child, line.context("the command has not started")?))
 }
 
-/// Sends one commit on an open connection, as a client that keeps it does.
-async fn put(api: &mut UnixStream, document: &str) -> Result<()> {
+/// Sends one commit on an open connection and waits for the response, as a program does that has no
+/// event loop: with one, each response would also pass from the loop's thread to this one.
+fn put(api: &mut UnixStream, document: &str) -> Result<()> {
     let length = document.len();
     let request = format!(
         "PUT /checkpoint HTTP/1.1\r\nHost: tenure\r\nContent-Length: {length}\r\n\r\n{document}"
     );
-    api.write_all(request.as_bytes()).await?;
+    api.write_all(request.as_bytes())?;
     let (mut response, mut buffer) = (Vec::new(), [0; 1024]);
     // The body is a short line.
     while !response.ends_with(b"}\n") {
-        let read = api.read(&mut buffer).await?;
+        let read = api.read(&mut buffer)?;
         ensure!(read > 0, "the connection was closed");
         response.extend_from_slice(&buffer[..read]);
     }
