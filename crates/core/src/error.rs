@@ -31,7 +31,7 @@ crate::text_enum! {
         InUse "ST021" "another process has this store open"
         BadSignature "ST022" "a checkpoint's signature is missing, wrong or not trusted"
         Replayed "ST023" "a checkpoint is older than one that was seen before"
-        BadKeys "ST024" "the keys of checkpoints cannot be used"
+        BadKeys "ST024" "a file of keys cannot be used"
         Held "ST025" "the duty is held by another instance"
         Moved "ST026" "this checkpoint was moved to another store"
         BelowLevel "ST027" "the store does not give the required guarantee"
@@ -40,7 +40,7 @@ crate::text_enum! {
         OtherName "ST030" "the checkpoint of a shard is stored under another name"
         NoCheckpoint "ST031" "the duty has no checkpoint yet"
         CannotDecrypt "ST032" "a checkpoint cannot be decrypted"
-        Untrusted "ST033" "the holder is not one that this instance trusts"
+        Untrusted "ST033" "the writer of a checkpoint is not trusted"
         BadBackup "ST034" "the backup cannot be made or used"
         SettingsDiffer "DT001" "the settings of this instance differ from its group's"
         DuplicateInstance "DT002" "another process runs under this instance id"
@@ -173,6 +173,14 @@ impl StoreError {
     /// Creates an error for a call that may have happened.
     pub fn unknown(code: Code, detail: impl Into<String>) -> Self {
         Self::Unknown(Problem::new(code, detail))
+    }
+
+    /// Whether the same call may succeed later, without anybody doing something about it.
+    pub fn may_pass(&self) -> bool {
+        matches!(
+            self.code(),
+            Code::Unreachable | Code::Lost | Code::Busy | Code::Reset | Code::Full | Code::Failed
+        )
     }
 
     /// Adds the underlying error, for [`Error::source`].

@@ -111,6 +111,11 @@ impl Guard {
         self.inner.state.left()
     }
 
+    /// Whether the hold has ended for good, or its deadline has passed.
+    pub fn is_over(&self) -> bool {
+        matches!(self.check(), Err(HoldLost::Revoked | HoldLost::Deadline))
+    }
+
     /// Whether a call that takes up to `needed` can begin now and end a margin before the deadline.
     pub fn check_for(&self, needed: Duration) -> Result<(), HoldLost> {
         let needed = needed.saturating_add(self.inner.state.margin);

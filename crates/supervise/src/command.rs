@@ -121,7 +121,7 @@ impl HeldCommand {
         let api = start.api.serve(folder, hold, start.shard);
         let api = api.map_err(|error| format!("cannot create the socket of the API: {error}"))?;
         let timer = BootTimer::new().map_err(|error| format!("cannot create a timer: {error}"))?;
-        let state = start.state.map(|state| state.follow(hold)).transpose();
+        let state = start.state.map(|state| state.follow(hold, guard.pid())).transpose();
         let state = state.map_err(|error| format!("cannot watch the state file: {error}"))?;
         let deadline_file = ("TENURE_DEADLINE_FILE".to_owned(), file.path().into());
         let mut env = hold_env(hold, start.shard);

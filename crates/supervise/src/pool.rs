@@ -14,7 +14,10 @@ use tokio::sync::watch;
 
 use crate::api::{LocalApi, ShardNumber};
 use crate::command::{CommandEvent, CommandStart, CommandTiming, HeldCommand, Variables};
-use crate::guard::{EndCause, ExitStatus, GuardOptions, GuardProcess};
+use crate::error::{SuperviseError, SystemContext as _};
+use crate::guard::{CommandInput, EndCause, ExitStatus, GuardOptions, GuardProcess};
+use crate::member::SupervisorSettings;
+use crate::output::{OutputForm, OutputPrinter};
 use crate::process_tree::{KillBackoff, kill_strays, reap_all, survivor};
 use crate::scratch::{self, Scratch};
 use crate::state::StateFile;
@@ -69,9 +72,9 @@ pub(crate) enum CommandEnd {
 
 /// A guard with the private folder of its commands.
 #[derive(Debug)]
-pub(crate) struct PooledGuard {
-    pub(crate) guard: GuardProcess,
-    pub(crate) folder: PathBuf,
+struct PooledGuard {
+    guard: GuardProcess,
+    folder: PathBuf,
 }
 
 impl Drop for PooledGuard {
@@ -81,10 +84,25 @@ impl Drop for PooledGuard {
 }
 
 impl GuardPool {
-    pub(crate) fn new(options: GuardOptions, scratch: Scratch) -> Self {
+    /// Starts with one guard: this fails before anything is claimed if none can be started.
+    pub(crate) async fn start(
+        member: &SupervisorSettings,
+        output: OutputForm,
+        scratch: Scratch,
+    ) -> Result<Self, SuperviseError> {
+        let printer = match output {
+            OutputForm::Labelled => {
+                Some(OutputPrinter::start().context("cannot start the output thread")?)
+            }
+            OutputForm::Inherited => None,
+        };
+        let options = GuardOptions { printer, ..member.guard(CommandInput::Null, None) };
         let (idle, known) = (Mutex::default(), Mutex::default());
         let (commands, leaving) = (AtomicU64::new(0), watch::Sender::new(false));
-        Self { options, scratch, idle, known, commands, leaving }
+        let pool = Self { options, scratch, idle, known, commands, leaving };
+        let (guard, _) = pool.take().await?;
+        pool.give_back(guard);
+        Ok(pool)
     }
 
     /// This process is asked to end: from now on, nothing waits for a process that cannot be ended.
@@ -166,7 +184,7 @@ impl GuardPool {
     }
 
     /// Returns an idle guard, and an id for its next command.
-    pub(crate) async fn take(&self) -> Result<(PooledGuard, u64), StoreError> {
+    async fn take(&self) -> Result<(PooledGuard, u64), StoreError> {
         let id = self.commands.fetch_add(1, Ordering::Relaxed);
         while let Some(idle) = lock(&self.idle).pop() {
             if !idle.guard.is_gone() {
@@ -175,14 +193,14 @@ impl GuardPool {
             // The guard was idle, so it has left no processes behind.
             lock(&self.known).remove(&idle.guard.pid().as_raw_pid());
         }
-        let mut guard = self.start().map_err(|error| {
+        let mut guard = self.start_guard().map_err(|error| {
             StoreError::refused(Code::Machine, format!("cannot start the guard: {error}"))
         })?;
         guard.guard.ready().await?;
         Ok((guard, id))
     }
 
-    fn start(&self) -> io::Result<PooledGuard> {
+    fn start_guard(&self) -> io::Result<PooledGuard> {
         let folder = self.scratch.part()?;
         let options = GuardOptions { scratch: Some(folder.clone()), ..self.options.clone() };
         // Started under the lock: an unknown guard could be killed as a stray.
@@ -193,7 +211,7 @@ impl GuardPool {
     }
 
     /// Takes back a guard whose command has ended.
-    pub(crate) fn give_back(&self, guard: PooledGuard) {
+    fn give_back(&self, guard: PooledGuard) {
         lock(&self.idle).push(guard);
     }
 

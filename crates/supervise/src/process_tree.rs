@@ -2,10 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::os::unix::fs::MetadataExt as _;
 use std::time::Duration;
 
-use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, getpid, kill_process, kill_process_group,
@@ -15,7 +13,7 @@ use rustix::process::{
 /// A process as `/proc` shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProcessEntry {
-    pid: Pid,
+    pub(crate) pid: Pid,
     pub(crate) parent: i32,
     group: i32,
     /// False for a zombie, which runs nothing.
@@ -23,9 +21,9 @@ pub(crate) struct ProcessEntry {
     /// Start time in ticks since boot. With the process id it identifies a process for ever.
     pub(crate) started: u64,
     /// Whether it is ending or has ended.
-    exiting: bool,
+    pub(crate) exiting: bool,
     /// Whether that is because of a signal.
-    killed: bool,
+    pub(crate) killed: bool,
 }
 
 /// Flag of a process that is ending: its files are closed after it is set.
@@ -54,48 +52,6 @@ pub(crate) fn read_process(pid: &str) -> Option<ProcessEntry> {
     parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// State of the processes of a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FamilyState {
-    /// The first process runs, and none is ending.
-    Alive,
-    /// A process is ending, or the first one has ended; the reason is not known.
-    Ending,
-    /// A signal is ending a process.
-    Killed,
-}
-
-/// Returns the state of a command, whose first process is given. A process that has ended and was
-/// reaped by its parent is not seen.
-pub(crate) fn family_state(first: Option<Pid>) -> FamilyState {
-    let first = first.and_then(|pid| read_process(&pid.as_raw_pid().to_string()));
-    let all = all_descendants(&[]);
-    match first {
-        _ if all.iter().any(|entry| entry.exiting && entry.killed) => FamilyState::Killed,
-        // A zombie has closed its files.
-        _ if all.iter().any(|entry| entry.exiting && entry.alive) => FamilyState::Ending,
-        Some(first) if !first.exiting => FamilyState::Alive,
-        _ => FamilyState::Ending,
-    }
-}
-
-/// Whether a descendant of this process has a file open for writing.
-pub(crate) fn is_being_written(device: u64, inode: u64) -> bool {
-    let files = |entry: &ProcessEntry| fs::read_dir(format!("/proc/{}/fd", entry.pid.as_raw_pid()));
-    let writes = |file: fs::DirEntry| {
-        let same = fs::metadata(file.path());
-        if !same.is_ok_and(|found| found.dev() == device && found.ino() == inode) {
-            return false;
-        }
-        let info = file.path().to_string_lossy().replacen("/fd/", "/fdinfo/", 1);
-        let info = fs::read_to_string(info).unwrap_or_default();
-        let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
-        let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
-        flags.is_some_and(|flags| flags & OFlags::RWMODE.bits() != OFlags::RDONLY.bits())
-    };
-    descendants(&[]).iter().filter_map(|entry| files(entry).ok()).flatten().flatten().any(writes)
-}
-
 /// Whether `/proc` belongs to the PID namespace of this process. After `unshare` it may still be
 /// that of the previous one, in which the ids name other processes.
 pub(crate) fn proc_is_ours() -> bool {
@@ -105,13 +61,13 @@ pub(crate) fn proc_is_ours() -> bool {
 
 /// Lists every process alive below this one, except those in `spared` and their descendants.
 fn descendants(spared: &[Pid]) -> Vec<ProcessEntry> {
-    let mut found = all_descendants(spared);
+    let mut found = all_below(getpid(), spared);
     found.retain(|entry| entry.alive);
     found
 }
 
-/// Like [`descendants`], with zombies.
-fn all_descendants(spared: &[Pid]) -> Vec<ProcessEntry> {
+/// Lists every process below `root`, with zombies, except those in `spared` and their descendants.
+pub(crate) fn all_below(root: Pid, spared: &[Pid]) -> Vec<ProcessEntry> {
     if !proc_is_ours() {
         return Vec::new();
     }
@@ -124,7 +80,7 @@ fn all_descendants(spared: &[Pid]) -> Vec<ProcessEntry> {
             children.entry(entry.parent).or_default().push(entry);
         }
     }
-    let (mut found, mut next) = (Vec::new(), vec![getpid().as_raw_pid()]);
+    let (mut found, mut next) = (Vec::new(), vec![root.as_raw_pid()]);
     // The table may contain a cycle, because it was read while processes started and ended.
     let mut seen = BTreeSet::new();
     while let Some(parent) = next.pop() {

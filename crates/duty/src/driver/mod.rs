@@ -190,7 +190,7 @@ impl Driver {
             observer.renewed(group, deadline.since(self.holds.clock.now()));
         }
         if let Some(error) = error.filter(|_| !self.joined) {
-            if !open::may_pass(error.code()) {
+            if !error.may_pass() {
                 return self.failed(error.problem().clone());
             }
             self.join_error = Some(error);

@@ -18,14 +18,6 @@ use crate::{DutyError, process};
 
 const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Whether an error may pass by itself.
-pub(super) fn may_pass(code: Code) -> bool {
-    matches!(
-        code,
-        Code::Unreachable | Code::Lost | Code::Busy | Code::Reset | Code::Full | Code::Failed
-    )
-}
-
 pub(super) fn join_failed(
     settings: &MemberSettings,
     clock: &dyn Clock,
@@ -100,7 +92,7 @@ async fn opened(join: &Join, ready: &mut ReadySender) -> Result<Arc<dyn Store>, 
         };
         let record = join_failed(&join.settings, &*join.clock, error.problem());
         join.observer.recorded(&join.settings.group, &record, process::unix_ms());
-        if !may_pass(error.code()) || !join.waits {
+        if !error.may_pass() || !join.waits {
             return Err(error);
         }
         ready.failed(error);

@@ -1,5 +1,6 @@
 //! Client of the local API, for programs in Rust and for the commands of the command line.
 
+use std::io::{self, ErrorKind};
 use std::time::Duration;
 
 use http_body_util::Full;
@@ -143,13 +144,18 @@ impl ApiClient {
         };
         exchange.await.map_err(|error: HttpError| match error {
             // The socket is there as long as the grant.
-            HttpError::Connect(error) => {
+            HttpError::Connect(error) if is_absent(&error) => {
                 let detail = format!("the hold of this command has ended: {error}");
                 StoreError::refused(Code::Fenced, detail)
             }
             error => StoreError::refused(Code::Lost, format!("the supervisor: {error}")),
         })
     }
+}
+
+/// Whether nobody listens there.
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused)
 }
 
 impl ClientResponse {

@@ -323,7 +323,7 @@ fn failed(error: &StoreError) -> HoldResponse {
             let hint = "see the limits on the page of this code";
             (StatusCode::UNPROCESSABLE_ENTITY, HoldResult::Invalid, UNCHANGED, hint)
         }
-        Code::Unreachable | Code::Lost | Code::Busy | Code::Full | Code::Reset | Code::Failed => {
+        _ if error.may_pass() => {
             let hint = "try again, until the deadline of the hold";
             (StatusCode::SERVICE_UNAVAILABLE, HoldResult::Unavailable, UNCHANGED, hint)
         }

@@ -7,6 +7,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -20,14 +21,19 @@ use rustix::process::geteuid;
 use sha2::{Digest as _, Sha256};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::{AbortHandle, JoinHandle, JoinSet};
 use tokio::time::sleep;
 
 use super::HoldGrant;
 use super::route::{self, HoldResponse};
 
-/// Limit of connections of a grant, and of all grants at a port.
+/// Limit of connections to a socket.
 const MAX_CONNECTIONS: usize = 64;
+/// Limit of connections to a port that have sent no valid secret: any user can make them. A new one
+/// ends the oldest.
+const MAX_UNKNOWN_CONNECTIONS: usize = 64;
+/// Limit of connections to a port that have sent one.
+const MAX_KNOWN_CONNECTIONS: usize = 4096;
 /// Size of a request's head.
 const MAX_HEAD_BYTES: usize = 16 << 10;
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
@@ -107,6 +113,15 @@ impl Drop for PortState {
     }
 }
 
+/// A connection to a port.
+#[derive(Debug)]
+struct PortConnection {
+    grants: Arc<GrantTable>,
+    address: SocketAddr,
+    /// Whether it has sent the secret of a grant.
+    known: Arc<AtomicBool>,
+}
+
 /// Grants by the digest of their secret.
 #[derive(Debug, Default)]
 struct GrantTable(Mutex<Grants>);
@@ -134,18 +149,34 @@ impl PortListener {
         let grants = Arc::new(GrantTable::default());
         let served = Arc::clone(&grants);
         let task = tokio::spawn(async move {
-            let mut connections = JoinSet::new();
+            let (mut connections, mut unknown) = (JoinSet::new(), VecDeque::new());
+            let most = MAX_KNOWN_CONNECTIONS + MAX_UNKNOWN_CONNECTIONS;
             loop {
                 tokio::select! {
-                    accepted = listener.accept(), if connections.len() < MAX_CONNECTIONS => {
+                    accepted = listener.accept(), if connections.len() < most => {
                         let Ok((socket, _)) = accepted else {
                             sleep(ACCEPT_RETRY_DELAY).await;
                             continue;
                         };
                         // It only costs latency when it fails.
                         let _ = socket.set_nodelay(true);
-                        let respond = move |request, grants| respond_at(request, grants, address);
-                        connections.spawn(serve(socket, Arc::clone(&served), respond));
+                        let known = Arc::new(AtomicBool::new(false));
+                        let connection = PortConnection {
+                            grants: Arc::clone(&served),
+                            address,
+                            known: Arc::clone(&known),
+                        };
+                        let served = serve(socket, Arc::new(connection), respond_at);
+                        let task = connections.spawn(served);
+                        unknown.retain(|(known, task): &(Arc<AtomicBool>, AbortHandle)| {
+                            !known.load(Ordering::Relaxed) && !task.is_finished()
+                        });
+                        unknown.push_back((known, task));
+                        if unknown.len() > MAX_UNKNOWN_CONNECTIONS
+                            && let Some((_, oldest)) = unknown.pop_front()
+                        {
+                            oldest.abort();
+                        }
                     }
                     Some(_) = connections.join_next() => {}
                 }
@@ -182,19 +213,16 @@ fn digest(token: &[u8]) -> TokenKey {
 }
 
 /// Checks `Host`, which a web page cannot choose, and the secret.
-async fn respond_at(
-    request: Request<Incoming>,
-    grants: Arc<GrantTable>,
-    address: SocketAddr,
-) -> HoldResponse {
+async fn respond_at(request: Request<Incoming>, connection: Arc<PortConnection>) -> HoldResponse {
     let header = |name| request.headers().get(name).map(HeaderValue::as_bytes);
-    let port = address.port();
-    let hosts = [address.to_string(), format!("localhost:{port}")];
+    let PortConnection { grants, address, known } = &*connection;
+    let hosts = [address.to_string(), format!("localhost:{}", address.port())];
     if !header(HOST).is_some_and(|host| hosts.iter().any(|own| own.as_bytes() == host)) {
         return route::wrong_host();
     }
     let token = header(AUTHORIZATION).and_then(|value| value.strip_prefix(b"Bearer "));
     let grant = token.and_then(|token| grants.lock().by_key.get(&digest(token)).cloned());
+    known.fetch_or(grant.is_some(), Ordering::Relaxed);
     match grant {
         Some(Some(grant)) => route::respond(request, &grant).await,
         Some(None) => route::ended_grant(),

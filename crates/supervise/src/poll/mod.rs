@@ -20,22 +20,23 @@ use tokio::time::sleep;
 
 use crate::api::LocalApi;
 use crate::error::{SuperviseError, SystemContext as _};
-use crate::guard::{CommandInput, GuardOptions};
 use crate::member::{self, SupervisorSettings};
 use crate::observe::{LogLevel, Observation, Recorder};
-use crate::output::{OutputForm, OutputPrinter};
+use crate::output::OutputForm;
 use crate::pool::GuardPool;
 use crate::process_tree::reap_all;
 use crate::run::leaves;
 use crate::scratch::Scratch;
-use crate::state::fill_in;
+use crate::state::{StateFiles, fill_in};
 
 use backoff::PollBackoff;
 use results::PollResults;
 use settings::RememberedTargets;
 
-/// Interval between reads of the results of all targets, for health and metrics.
+/// Shortest interval between reads of the results of all targets, for health and metrics.
 const TOTALS_INTERVAL: Duration = Duration::from_secs(10);
+/// Results that an instance reads per second, at most: every instance reads those of all targets.
+const TOTALS_PER_SECOND: u64 = 100;
 /// The same before the list of targets was read.
 const FIRST_TOTALS_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -101,6 +102,7 @@ struct PollContext {
     has_foreign_instances: bool,
     pool: GuardPool,
     api: LocalApi,
+    states: Option<StateFiles>,
     permits: Semaphore,
     recorder: Recorder,
     backoff: PollBackoff,
@@ -134,7 +136,9 @@ impl PollContext {
                     self.recorder.set_targets(totals);
                 }
             }
-            sleep(if targets.is_empty() { FIRST_TOTALS_INTERVAL } else { TOTALS_INTERVAL }).await;
+            let pause = Duration::from_secs(targets.len() as u64 / TOTALS_PER_SECOND);
+            let pause = pause.max(TOTALS_INTERVAL);
+            sleep(if targets.is_empty() { FIRST_TOTALS_INTERVAL } else { pause }).await;
         }
     }
 }
@@ -157,17 +161,9 @@ async fn poll_observed(
     let PollSettings { targets, group, list_every, member, .. } = &settings;
     let scratch = Scratch::create().context("cannot create a private folder")?;
     let api = LocalApi::start(member.api_port, scratch.path(), observation.recorder())?;
-    let printer = match settings.output {
-        OutputForm::Labelled => {
-            Some(OutputPrinter::start().context("cannot start the output thread")?)
-        }
-        OutputForm::Inherited => None,
-    };
-    let options = member.guard(CommandInput::Null, None);
-    let pool = GuardPool::new(GuardOptions { printer, ..options }, scratch);
-    // Fails before anything is claimed if no guard can be started.
-    let (guard, _) = pool.take().await?;
-    pool.give_back(guard);
+    let states = StateFiles::new(member.state.as_ref(), &observation.recorder());
+    let states = states.context("cannot watch files")?;
+    let pool = GuardPool::start(member, settings.output, scratch).await?;
     let targets = Arc::new(RememberedTargets::new(Arc::clone(targets)));
     let source = Arc::<RememberedTargets>::clone(&targets);
     let duties = Duties::Targets { source, every: *list_every };
@@ -179,6 +175,7 @@ async fn poll_observed(
         targets,
         pool,
         api,
+        states,
         permits: Semaphore::new(settings.jobs),
         recorder: observation.recorder(),
         backoff: PollBackoff::new(settings.every),

@@ -105,7 +105,11 @@ impl PollResults {
             };
             let _ = timeout(LAST_WRITE_TIMEOUT, gone).await;
         }
-        self.lock().results.remove(id);
+        let mut unwritten = self.lock();
+        // The next hold of the target may have noted one already.
+        if unwritten.results.get(id).is_some_and(|it| it.hold.epoch() == hold.epoch()) {
+            unwritten.results.remove(id);
+        }
     }
 
     /// Writes results until it is dropped, one batch at a time. `log` gets the first error of an
@@ -166,7 +170,7 @@ impl PollResults {
             let mut unwritten = self.lock();
             for ((id, result), written) in batch.iter().zip(&outcomes) {
                 match written {
-                    Err(error) if error.code() != Code::Fenced => {
+                    Err(error) if error.code() != Code::Fenced || !result.hold.is_over() => {
                         if outcome != BatchOutcome::Failed {
                             log(error);
                         }

@@ -28,8 +28,7 @@ const RESUME_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Polls a target while the hold is valid, one poll at a time.
 pub(super) async fn poll_target(context: Arc<PollContext>, hold: Guard) {
-    let state = context.settings.member.state.as_ref();
-    let state = state.map(|state| state.file(&hold.duty().id, context.recorder.clone()));
+    let state = context.states.as_ref().map(|states| states.of(&hold.duty().id));
     let mut target = TargetPoller::new(&context, &hold, state);
     let mut schedule = target.schedule(target.every());
     context.backoff.target_added();

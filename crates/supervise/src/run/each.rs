@@ -18,15 +18,15 @@ use tokio::task::JoinSet;
 use crate::api::{LocalApi, ShardNumber};
 use crate::command::CommandTiming;
 use crate::error::{SuperviseError, SystemContext as _};
-use crate::guard::{CommandInput, EndCause, ExitStatus, GuardOptions};
+use crate::guard::{EndCause, ExitStatus};
 use crate::member::{self, SupervisorSettings};
 use crate::observe::{LogEvent, Observation, Recorder};
-use crate::output::{OutputForm, OutputPrinter, with_output};
+use crate::output::{OutputForm, with_output};
 use crate::pool::{CommandEnd, GuardPool, PooledRun, PooledStart};
 use crate::process_tree::reap_all;
 use crate::scratch::Scratch;
 use crate::signals::{Signals, is_stop};
-use crate::state::fill_in;
+use crate::state::{StateFiles, fill_in};
 
 use super::signal_exit_code;
 
@@ -93,6 +93,7 @@ struct CommandFleet {
     settings: RunEachSettings,
     pool: GuardPool,
     api: LocalApi,
+    states: Option<StateFiles>,
     recorder: Recorder,
 }
 
@@ -105,22 +106,14 @@ impl CommandFleet {
         let recorder = observation.recorder();
         let scratch = Scratch::create().context("cannot create a private folder")?;
         let api = LocalApi::start(settings.member.api_port, scratch.path(), recorder.clone())?;
-        let printer = match settings.output {
-            OutputForm::Labelled => {
-                Some(OutputPrinter::start().context("cannot start the output thread")?)
-            }
-            OutputForm::Inherited => None,
-        };
-        let options = settings.member.guard(CommandInput::Null, None);
-        let pool = GuardPool::new(GuardOptions { printer, ..options }, scratch);
-        // Fails before anything is claimed if no guard can be started.
-        let (guard, _) = pool.take().await?;
-        pool.give_back(guard);
+        let states = StateFiles::new(settings.member.state.as_ref(), &recorder);
+        let states = states.context("cannot watch files")?;
+        let pool = GuardPool::start(&settings.member, settings.output, scratch).await?;
         let memberships = match join_all(&settings, observation, &mut signals).await? {
             Ok(memberships) => memberships,
             Err(signal) => return Ok(signal_exit_code(signal)),
         };
-        let fleet = Arc::new(Self { settings, pool, api, recorder });
+        let fleet = Arc::new(Self { settings, pool, api, states, recorder });
         let leavers = memberships.iter().map(Membership::leaver).collect();
         let events = merge(memberships);
         attend_all(&fleet, signals, leavers, events).await
@@ -133,8 +126,7 @@ impl CommandFleet {
     }
 
     async fn run_command(&self, hold: &Guard) -> WorkOutcome {
-        let state = self.settings.member.state.as_ref();
-        let state = state.map(|state| state.file(&hold.duty().id, self.recorder.clone()));
+        let state = self.states.as_ref().map(|states| states.of(&hold.duty().id));
         if let Some(state) = &state
             && let Err(error) = state.restore(hold).await
         {
@@ -174,7 +166,12 @@ impl CommandFleet {
                 self.log(hold, level, "command_ended", reason);
                 if good { WorkOutcome::Done } else { WorkOutcome::Failed }
             }
-            CommandEnd::Ended(..) => WorkOutcome::Asked,
+            CommandEnd::Ended(_, EndCause::Deadline) => {
+                let reason = "killed: the hold was not renewed in time".to_owned();
+                self.log(hold, LogLevel::Warn, "command_ended", reason);
+                WorkOutcome::Asked
+            }
+            CommandEnd::Ended(_, EndCause::Requested) => WorkOutcome::Asked,
             CommandEnd::CannotStart(error) => failed(self.cannot_start(&error)),
             CommandEnd::NoGuard(error) => failed(error.problem().to_string()),
             CommandEnd::GuardLost(what) => failed(what),

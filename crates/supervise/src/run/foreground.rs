@@ -1,9 +1,11 @@
 //! One run of a command in the foreground, from the grant of the duty to the end of the command.
 
 use std::io;
+use std::pin::pin;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
-use tenure_core::Code;
+use tenure_core::{Code, StoreError};
 use tenure_duty::Guard;
 
 use super::{RunOutcome, Runner};
@@ -14,19 +16,20 @@ use crate::observe::LogLevel;
 use crate::process_tree::{KillBackoff, kill_strays, reap_all, survivor};
 use crate::terminal::Terminal;
 
+/// Pause between two attempts to read the state from the store.
+const RESTORE_PAUSE: Duration = Duration::from_secs(1);
+
 impl Runner {
     /// Runs the command under a hold, until nothing of it runs any more.
     pub(super) async fn run_command(&mut self, hold: &Guard, variables: &Variables) -> RunOutcome {
         self.runs += 1;
         self.interrupted = false;
-        if let Some(state) = &self.state {
-            match state.restore(hold).await {
-                Ok(()) => {}
-                Err(error) if error.code() == Code::Fenced => return RunOutcome::TakenAway,
-                Err(error) => {
-                    let kept = "the duty was released; the state file was not changed";
-                    return RunOutcome::Refused(SuperviseError::Kept { error, kept });
-                }
+        match self.restore_state(hold).await {
+            Ok(()) => {}
+            Err(error) if error.code() == Code::Fenced => return RunOutcome::TakenAway,
+            Err(error) => {
+                let kept = "the duty was released; the state file was not changed";
+                return RunOutcome::Refused(SuperviseError::Kept { error, kept });
             }
         }
         let outcome = match self.begin(hold, variables).await {
@@ -37,6 +40,26 @@ impl Runner {
             terminal.take_back(!matches!(outcome, RunOutcome::Ended(ExitStatus::Code(_))));
         }
         outcome
+    }
+
+    /// Restores the state file, if there is one. While the store is away it tries again, until the
+    /// hold ends or this process is asked to end.
+    async fn restore_state(&mut self, hold: &Guard) -> Result<(), StoreError> {
+        let Some(state) = self.state.clone() else { return Ok(()) };
+        loop {
+            let error = match state.restore(hold).await {
+                Err(error) if error.may_pass() && self.stop.is_none() => error,
+                done => return done,
+            };
+            let reason = format!("{}: tried again", error.problem());
+            self.warn("state_file", reason);
+            tokio::select! {
+                biased;
+                () = hold.stopping() => return Err(error),
+                signal = self.signals.next() => self.signalled(signal),
+                () = tokio::time::sleep(RESTORE_PAUSE) => {}
+            }
+        }
     }
 
     async fn begin(&mut self, hold: &Guard, variables: &Variables) -> Result<HeldCommand, String> {
@@ -71,12 +94,15 @@ impl Runner {
     }
 
     async fn attend(&mut self, mut command: HeldCommand) -> RunOutcome {
-        let outcome = self.watch_run(&mut command).await;
-        let status = match &outcome {
-            RunOutcome::Ended(status) => Some(*status),
-            _ => None,
+        let (outcome, status) = self.watch_run(&mut command).await;
+        let mut finish = pin!(command.finish(status));
+        let released = loop {
+            tokio::select! {
+                biased;
+                released = &mut finish => break released,
+                signal = self.signals.next() => self.signalled(signal),
+            }
         };
-        let released = command.finish(status).await;
         match outcome {
             // It was asked to end.
             RunOutcome::Ended(_) if released && self.stop.is_none() => RunOutcome::TakenAway,
@@ -84,12 +110,13 @@ impl Runner {
         }
     }
 
-    async fn watch_run(&mut self, command: &mut HeldCommand) -> RunOutcome {
+    /// Returns also how the command ended, if it is known.
+    async fn watch_run(&mut self, command: &mut HeldCommand) -> (RunOutcome, Option<ExitStatus>) {
         // Process group of the command, if there is a terminal to lend.
         let mut group = None;
         loop {
             if let (Some(pid), true) = (command.survivor(), self.stop.is_some()) {
-                return RunOutcome::Remains(pid.as_raw_pid());
+                return (RunOutcome::Remains(pid.as_raw_pid()), None);
             }
             let wake = tokio::select! {
                 biased;
@@ -98,15 +125,20 @@ impl Runner {
             };
             let handled = match wake {
                 Ok(wake) => match command.handle(&mut self.guard, wake).await {
+                    Some(CommandEvent::Ended(status, cause)) => {
+                        let taken = cause != EndCause::Exited && self.stop.is_none();
+                        let ended = RunOutcome::Ended(status);
+                        return (if taken { RunOutcome::TakenAway } else { ended }, Some(status));
+                    }
                     Some(event) => self.happened(command, &mut group, event).await,
                     None => Ok(None),
                 },
                 Err(signal) => self.forward(command, group, signal).await.map(|()| None),
             };
             match handled {
-                Ok(Some(outcome)) => return outcome,
+                Ok(Some(outcome)) => return (outcome, None),
                 Ok(None) => {}
-                Err(what) => return self.give_up(what).await,
+                Err(what) => return (self.give_up(what).await, None),
             }
         }
     }
@@ -128,9 +160,6 @@ impl Runner {
             CommandEvent::Remains(pid) => self.warn_survivor(pid.as_raw_pid()),
             CommandEvent::Unwritten(error) => self.deadline_unwritten(&error),
             CommandEvent::CannotStart(error) => return Ok(Some(RunOutcome::CannotStart(error))),
-            CommandEvent::Ended(_, cause) if cause != EndCause::Exited && self.stop.is_none() => {
-                return Ok(Some(RunOutcome::TakenAway));
-            }
             CommandEvent::Ended(status, _) => return Ok(Some(RunOutcome::Ended(status))),
             CommandEvent::GuardFailed(what) => return Err(what),
         }

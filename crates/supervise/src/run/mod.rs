@@ -21,7 +21,7 @@ use crate::observe::{LogEvent, LogLevel, Observation, OccurrenceResult, Recorder
 use crate::process_tree::reap_all;
 use crate::scratch::Scratch;
 use crate::signals::{Signals, is_stop};
-use crate::state::StateFile;
+use crate::state::{StateFile, StateFiles};
 use crate::terminal::Terminal;
 
 pub(crate) use each::leaves;
@@ -181,7 +181,8 @@ impl Runner {
         let recorder = observation.recorder();
         let RunSettings { duty, member, no_wait, .. } = &settings;
         let api = LocalApi::start(member.api_port, &folder, recorder.clone())?;
-        let state = member.state.as_ref().map(|state| state.file(&duty.id, recorder.clone()));
+        let states = StateFiles::new(member.state.as_ref(), &recorder);
+        let state = states.context("cannot watch files")?.map(|states| states.of(&duty.id));
         let guard_options = member.guard(CommandInput::Inherit, Some(folder.clone()));
         let mut guard = GuardProcess::start(&guard_options).context("cannot start the guard")?;
         guard.ready().await?;

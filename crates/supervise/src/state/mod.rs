@@ -5,6 +5,7 @@
 //!
 //! Why: docs/decisions/0047-a-state-file-follows-the-store.md
 
+mod processes;
 mod task;
 mod watch;
 
@@ -17,13 +18,15 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::OFlags;
-use tenure_core::{Code, Document, DutyId, StoreError};
+use rustix::process::Pid;
+use tenure_core::{Code, Document, DutyId, LogLevel, StoreError};
 use tenure_duty::Guard;
 use tenure_operate::replace_or_create;
 
-use crate::observe::Recorder;
+use crate::observe::{LogEvent, Recorder};
 
 pub(crate) use task::StateTask;
+use watch::FileWatches;
 
 /// Attempts to read a file that keeps being replaced.
 const MAX_READS: u32 = 5;
@@ -48,18 +51,42 @@ impl StateSettings {
     }
 
     /// Returns the path of a duty's file. No id leads to another folder: escaped, it has no slash.
+    /// No file is what another one was before.
     fn path_of(&self, duty: &DutyId) -> PathBuf {
-        let name = match duty.as_str() {
-            dots @ ("." | "..") => dots.replace('.', "%2E"),
-            _ => duty.to_string(),
+        let name = match (duty.as_str(), duty.to_string()) {
+            (dots @ ("." | ".."), _) => dots.replace('.', "%2E"),
+            (_, name) => match name.strip_suffix(BEFORE) {
+                Some(stem) => format!("{stem}{}", BEFORE.replace('.', "%2E")),
+                None => name,
+            },
         };
         fill_in(self.path.as_os_str(), &name).into()
     }
+}
+
+/// The state files of this process.
+#[derive(Clone, Debug)]
+pub(crate) struct StateFiles {
+    settings: StateSettings,
+    recorder: Recorder,
+    watches: Arc<FileWatches>,
+}
+
+impl StateFiles {
+    pub(crate) fn new(
+        settings: Option<&StateSettings>,
+        recorder: &Recorder,
+    ) -> io::Result<Option<Self>> {
+        let Some(settings) = settings.cloned() else { return Ok(None) };
+        let watches = Arc::new(FileWatches::new()?);
+        Ok(Some(Self { settings, recorder: recorder.clone(), watches }))
+    }
 
     /// Returns the state file of a duty.
-    pub(crate) fn file(&self, duty: &DutyId, recorder: Recorder) -> StateFile {
-        let (path, stored) = (self.path_of(duty), Arc::default());
-        StateFile { path, import: self.import, recorder, stored }
+    pub(crate) fn of(&self, duty: &DutyId) -> StateFile {
+        let Self { settings, recorder, watches } = self.clone();
+        let (path, stored) = (settings.path_of(duty), Arc::default());
+        StateFile { path, import: settings.import, recorder, watches, stored }
     }
 }
 
@@ -80,6 +107,7 @@ pub(crate) struct StateFile {
     path: PathBuf,
     import: bool,
     recorder: Recorder,
+    watches: Arc<FileWatches>,
     /// Content that is stored, as far as this process knows.
     stored: Arc<Mutex<Option<Vec<u8>>>>,
 }
@@ -99,7 +127,7 @@ impl StateFile {
             (Some(checkpoint), found) => {
                 let stored = checkpoint.document.as_bytes().to_vec();
                 if found.as_ref().is_none_or(|found| found.bytes != stored) {
-                    self.replace(found.as_ref(), &stored)?;
+                    self.replace(hold, found.as_ref(), &stored)?;
                 }
                 stored
             }
@@ -120,13 +148,14 @@ impl StateFile {
             }
             (None, None) => return Ok(()),
         };
-        self.set_stored(stored);
+        self.set_stored(Some(stored));
         Ok(())
     }
 
-    /// Starts to store what the program writes, until the result is finished.
-    pub(crate) fn follow(&self, hold: &Guard) -> io::Result<StateTask> {
-        StateTask::start(self.clone(), hold.clone())
+    /// Starts to store what the program below the process `guard` writes, until the result is
+    /// finished.
+    pub(crate) fn follow(&self, hold: &Guard, guard: Pid) -> io::Result<StateTask> {
+        StateTask::start(self.clone(), hold.clone(), guard)
     }
 
     /// Reads the file; `None` if it does not exist. A file that is replaced meanwhile is
@@ -179,16 +208,21 @@ impl StateFile {
     }
 
     /// Replaces the file, and keeps the previous one beside it.
-    fn replace(&self, found: Option<&StateContent>, stored: &[u8]) -> Result<(), StoreError> {
-        if let Some(found) = found.filter(|found| !found.bytes.is_empty()) {
-            self.keep_before(found)?;
-        }
+    fn replace(
+        &self,
+        hold: &Guard,
+        found: Option<&StateContent>,
+        stored: &[u8],
+    ) -> Result<(), StoreError> {
+        let found = found.filter(|found| !found.bytes.is_empty());
+        found.map(|found| self.keep_before(found)).transpose()?;
         let replaced = replace_or_create(&self.path, stored, NEW_STATE_MODE);
         replaced.map_err(|error| self.unusable(&format!("it cannot be replaced: {error}")))?;
         if found.is_some() {
-            let before = self.before();
-            let reason = format!("the file before is {}", before.display());
-            self.recorder.log_instance(tenure_core::LogLevel::Info, "state_restored", reason);
+            let reason = format!("the file before is {}", self.before().display());
+            let duty = Some((hold.duty().clone(), hold.epoch()));
+            let event = "state_restored";
+            self.recorder.log(LogEvent { level: LogLevel::Info, event, duty, reason });
         }
         Ok(())
     }
@@ -223,8 +257,8 @@ impl StateFile {
         stored.as_deref() == Some(bytes)
     }
 
-    fn set_stored(&self, bytes: Vec<u8>) {
-        *self.stored.lock().unwrap_or_else(PoisonError::into_inner) = Some(bytes);
+    fn set_stored(&self, bytes: Option<Vec<u8>>) {
+        *self.stored.lock().unwrap_or_else(PoisonError::into_inner) = bytes;
     }
 }
 

@@ -13,11 +13,13 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::StateFile;
-use super::watch::{FileChange, FileWatch};
+use super::processes::{CommandProcesses, CommandState, KilledProcesses};
+use super::watch::{FileChange, FileChanges, FileWatch};
 use crate::guard::ExitStatus;
 use crate::observe::LogEvent;
-use crate::process_tree::{FamilyState, family_state, is_being_written};
 
+/// Interval between looks at the processes while the file does not change.
+const PROCESS_INTERVAL: Duration = Duration::from_secs(5);
 /// Pause between two commits: at most five a second.
 const COMMIT_PAUSE: Duration = Duration::from_millis(200);
 /// The longest pause after a failed commit.
@@ -32,8 +34,8 @@ pub(crate) struct StateTask {
 }
 
 impl StateTask {
-    pub(super) fn start(file: StateFile, hold: Guard) -> io::Result<Self> {
-        let watch = FileWatch::new(&file.path)?;
+    pub(super) fn start(file: StateFile, hold: Guard, guard: Pid) -> io::Result<Self> {
+        let watch = file.watches.watch(&file.path)?;
         let (process, seen_process) = watch::channel(None);
         let (finish, finished) = oneshot::channel();
         let follower = Follower {
@@ -41,11 +43,13 @@ impl StateTask {
             file,
             hold,
             watch,
+            guard,
             process: seen_process,
+            killed: KilledProcesses::new(),
             changed: None,
-            doubtful: false,
-            spoiled: None,
-            complaint: String::new(),
+            may_be_torn: false,
+            torn: None,
+            logged_problem: String::new(),
         };
         let task = tokio::spawn(follower.run(finished));
         Ok(Self { process, finish, task })
@@ -136,8 +140,10 @@ impl CommitQueue {
                 self.pause = COMMIT_PAUSE;
                 return Some(content);
             }
-            // The hold has ended, and nothing can be stored any more.
-            Err(error) if error.code() == Code::Fenced => self.waiting = None,
+            // Nothing can be stored any more.
+            Err(error) if error.code() == Code::Fenced && self.hold.is_over() => {
+                self.waiting = None;
+            }
             Err(_) => {
                 // The observer has logged it. A newer content takes precedence.
                 self.waiting.get_or_insert(content);
@@ -153,16 +159,21 @@ struct Follower {
     file: StateFile,
     hold: Guard,
     watch: FileWatch,
+    /// Parent of the processes of the command.
+    guard: Pid,
+    /// The first of them.
     process: watch::Receiver<Option<Pid>>,
+    /// Processes that had been killed at the last look: they have closed the file before it.
+    killed: KilledProcesses,
     commits: CommitQueue,
     /// The last change that was not looked at.
     changed: Option<FileChange>,
     /// Whether the file was written in place by a process that may have been killed.
-    doubtful: bool,
+    may_be_torn: bool,
     /// Content that a process was writing when it was killed.
-    spoiled: Option<Vec<u8>>,
+    torn: Option<Vec<u8>>,
     /// The problem that was logged last.
-    complaint: String,
+    logged_problem: String,
 }
 
 impl Follower {
@@ -179,26 +190,36 @@ impl Follower {
                     }
                     QueueEvent::Ended(result) => self.committed(result),
                 },
+                () = sleep(PROCESS_INTERVAL), if self.changed.is_none() => self.note_killed(),
             }
+        }
+    }
+
+    /// Notes which processes were killed before the next change: they have closed the file.
+    fn note_killed(&mut self) {
+        let processes = CommandProcesses::read(self.guard, *self.process.borrow());
+        self.note(self.watch.pending());
+        if self.changed.is_none() {
+            self.killed = processes.killed();
         }
     }
 
     fn committed(&mut self, result: Result<PutOutcome, StoreError>) {
+        if result.as_ref().is_err_and(StoreError::is_unknown) {
+            // The store may have this content, or the one before.
+            self.file.set_stored(None);
+        }
         if let Some(content) = self.commits.ended(result) {
-            self.complaint.clear();
-            self.file.set_stored(content);
+            self.logged_problem.clear();
+            self.file.set_stored(Some(content));
         }
     }
 
-    fn note(&mut self, changes: Vec<FileChange>) {
-        for change in changes {
-            match change {
-                FileChange::FolderGone => {
-                    self.log(LogLevel::Warn, "its folder is gone: no change is noticed any more");
-                }
-                change => self.changed = Some(change),
-            }
+    fn note(&mut self, changes: FileChanges) {
+        if changes.folder_gone {
+            self.log(LogLevel::Warn, "its folder is gone: no change is noticed any more");
         }
+        self.changed = changes.last.or(self.changed);
     }
 
     /// Reads the file, and makes its content the next one to store if it is whole.
@@ -208,24 +229,28 @@ impl Follower {
             Ok(Some(content)) => content,
             // It was removed or is being replaced: another change follows.
             Ok(None) => return,
-            Err(error) => return self.complain(&error),
+            Err(error) => return self.log_problem(&error),
         };
-        let family = family_state(*self.process.borrow());
+        let processes = CommandProcesses::read(self.guard, *self.process.borrow());
         // Its writer closes it later, which is another change.
-        if is_being_written(content.file.dev(), content.file.ino()) {
+        if processes.are_writing(content.file.dev(), content.file.ino()) {
             return;
         }
         self.note(self.watch.pending());
-        match (change, family) {
+        if self.changed.is_some() {
             // It may have been changed after it was renamed and before it was read.
-            _ if self.changed.is_some() => {}
-            (FileChange::Replaced, FamilyState::Alive) => self.take(content.bytes, false),
-            (_, FamilyState::Alive) => self.take(content.bytes, true),
+            return;
+        }
+        let state = processes.state(&self.killed);
+        self.killed = processes.killed();
+        match (change, state) {
+            (FileChange::Replaced, CommandState::Alive) => self.take(content.bytes, false),
+            (_, CommandState::Alive) => self.take(content.bytes, true),
             // Looked at again: the command has just started, a process of it is ending, or the
             // exit status decides, when it is known.
-            (FileChange::Replaced, _) | (_, FamilyState::Ending) => self.changed = Some(change),
-            (_, FamilyState::Killed) => {
-                (self.doubtful, self.spoiled) = (true, Some(content.bytes));
+            (FileChange::Replaced, _) | (_, CommandState::Ending) => self.changed = Some(change),
+            (_, CommandState::Killed) => {
+                (self.may_be_torn, self.torn) = (true, Some(content.bytes));
             }
         }
     }
@@ -233,14 +258,14 @@ impl Follower {
     /// Makes a whole content the next one to store.
     fn take(&mut self, content: Vec<u8>, in_place: bool) {
         if in_place {
-            if self.spoiled.as_ref() == Some(&content) {
+            if self.torn.as_ref() == Some(&content) {
                 return;
             }
             if let Err(error) = self.file.check_form(&content) {
-                return self.complain(&error);
+                return self.log_problem(&error);
             }
         }
-        (self.doubtful, self.spoiled) = (false, None);
+        (self.may_be_torn, self.torn) = (false, None);
         let known = match &self.commits.running {
             Some((running, _)) => *running == content,
             None => self.file.is_stored(&content),
@@ -253,20 +278,22 @@ impl Follower {
         let exited = matches!(status, Some(ExitStatus::Code(_)));
         self.note(self.watch.pending());
         let replaced = self.changed == Some(FileChange::Replaced);
-        self.doubtful |= self.changed == Some(FileChange::Closed);
+        self.may_be_torn |= self.changed == Some(FileChange::Closed);
         // After an exit of its own, also a content that no event has reported is whole.
         if exited || replaced {
             match self.file.read() {
                 Ok(Some(content)) => self.take(content.bytes, !replaced),
                 Ok(None) => {}
-                Err(error) => self.complain(&error),
+                Err(error) => self.log_problem(&error),
             }
         }
-        if self.doubtful && (self.spoiled.is_some() || !exited) {
+        if self.may_be_torn && (self.torn.is_some() || !exited) {
             let reason = "not stored: a process was killed that may have been writing it in place";
             self.log(LogLevel::Warn, reason);
         }
         let hold = self.hold.clone();
+        // A store that renews the hold and refuses the state gets as much time as one that is away.
+        let most = hold.deadline().since(BootClock.now());
         let rest = async {
             while !self.commits.is_empty() {
                 if let QueueEvent::Ended(result) = self.commits.next(false).await {
@@ -278,20 +305,21 @@ impl Follower {
             biased;
             () = rest => {}
             () = hold.lost() => {}
+            () = sleep(most) => {}
         }
         if !self.commits.is_empty() {
-            let reason = "the last state is not stored, because the hold has ended: the file has \
-                          it until the next start, and then the file before";
+            let reason = "the last state is not stored: the file has it until the next start, and \
+                          then the file before";
             self.log(LogLevel::Error, reason);
         }
     }
 
     /// Logs a problem once, until it changes or a commit succeeds.
-    fn complain(&mut self, error: &StoreError) {
+    fn log_problem(&mut self, error: &StoreError) {
         let problem = error.problem().to_string();
-        if self.complaint != problem {
+        if self.logged_problem != problem {
             self.log(LogLevel::Warn, &format!("not stored: {problem}"));
-            self.complaint = problem;
+            self.logged_problem = problem;
         }
     }
 

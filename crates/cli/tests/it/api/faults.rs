@@ -97,7 +97,8 @@ fn a_lost_response_is_found_in_the_store() {
         wait_until("a response is lost", LIMIT, || proxy.swallowed() > from).unwrap();
         proxy.restore().unwrap();
         let put = put.join().unwrap();
-        assert_eq!((put.result(), put.version()), ((200, "stored".to_owned()), 2), "{url}");
+        assert_eq!(put.result(), (200, "stored".to_owned()), "{url}: {put:?}");
+        assert_eq!(put.version(), 2, "{url}");
         assert_eq!(api.get("/checkpoint").body, b"2", "{url}");
         running.signal(Signal::TERM);
         running.exits(128 + 15);

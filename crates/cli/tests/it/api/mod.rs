@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 use testkit::{TEST_ETCD, TEST_POSTGRES, TEST_REDIS, service};
 
-use crate::running::{Running, STAY};
+use crate::running::{LIMIT, Running, STAY};
 use crate::stores::name;
 use crate::tenure::Tenure;
 
@@ -87,7 +87,11 @@ impl Place {
     pub fn connect(&self) -> std::io::Result<Connection> {
         let stream: Box<dyn Stream> = match self {
             Self::Socket(path) => Box::new(UnixStream::connect(path)?),
-            Self::Port { address, .. } => Box::new(TcpStream::connect(address)?),
+            Self::Port { address, .. } => {
+                let stream = TcpStream::connect(address)?;
+                stream.set_read_timeout(Some(LIMIT))?;
+                Box::new(stream)
+            }
         };
         Ok(Connection(stream, self.clone()))
     }

@@ -2,7 +2,7 @@
 
 use rustix::process::Signal;
 
-use super::{Place, run_on};
+use super::{Connection, Place, run_on};
 use crate::running::STAY;
 use crate::tenure::Tenure;
 
@@ -65,4 +65,27 @@ fn a_port_in_use_is_refused_before_anything_is_claimed() {
     let ran = tenure.run(&["run", "--duty", "g/d", "--api-port", &port, "--", "true"]);
     ran.refused_with("DT009", 125);
     assert!(!tenure.path("tenure.db").exists());
+}
+
+/// Any user of the machine can connect to a port.
+#[test]
+fn connections_without_a_secret_do_not_keep_the_program_out() {
+    let tenure = Tenure::new();
+    let store = tenure.sqlite("tenure.db");
+    let script = format!("echo $TENURE_API $TENURE_API_TOKEN >> api; {STAY}");
+    let running = tenure.start("a", &run_on(&store, &["--api-port", "0"], &script));
+    let api = places(&tenure, 1).remove(0);
+    let ask = |own: &mut Connection| own.send("GET", "/hold", &[], b"").unwrap().status;
+    let connect = |_| {
+        let mut own = api.connect().unwrap();
+        assert_eq!(ask(&mut own), 200);
+        own
+    };
+    let mut own: Vec<_> = (0..100).map(connect).collect();
+    let others: Vec<_> = (0..300).map(|_| api.connect().unwrap()).collect();
+    assert_eq!(api.get("/hold").status, 200);
+    assert!(own.iter_mut().all(|own| ask(own) == 200), "known ones are kept");
+    drop(others);
+    running.signal(Signal::TERM);
+    running.exits(128 + 15);
 }

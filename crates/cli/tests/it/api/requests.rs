@@ -225,6 +225,10 @@ fn a_command_without_a_hold_says_so() {
     let mut command = tenure.command(&["hold", "check"]);
     let ran = Ran::of(command.env("TENURE_API", &gone).output().unwrap());
     ran.refused_with("ST020", 6);
+    // One that cannot be reached may be valid.
+    let mut command = tenure.command(&["hold", "check"]);
+    let ran = Ran::of(command.env("TENURE_API", "/etc/passwd/1.sock").output().unwrap());
+    ran.refused_with("ST010", 7);
     let mut command = tenure.command(&["checkpoint", "get"]);
     let ran = Ran::of(command.env("TENURE_API", "http://example.org").output().unwrap());
     ran.refused("ST011");

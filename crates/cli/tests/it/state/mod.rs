@@ -1,5 +1,7 @@
 //! `--state`: a state file that follows the store.
 
+mod in_place;
+
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -311,55 +313,6 @@ fn several_duties_need_a_file_each() {
     assert_eq!((get("g/0").ok(), get("g/1").ok()), ("0\n".to_owned(), "1\n".to_owned()));
 }
 
-#[test]
-fn writes_in_place_are_stored_when_they_are_whole() {
-    let tenure = Tenure::new();
-    let script = format!(
-        "printf '{{\"n\": 1}}' > cursor.json; read go < go
-         printf '{{\"n\":' > cursor.json; read go < go
-         printf '{{\"n\": 3}}' > cursor.json; {STAY}"
-    );
-    rustix::fs::mkfifoat(rustix::fs::CWD, tenure.path("go"), rustix::fs::Mode::RWXU).unwrap();
-    let store = tenure.sqlite("tenure.db");
-    let running = tenure.start("a", &run_with(&store, "cursor.json", &[], &script));
-    let reaches = |content: &str| {
-        wait_until(content, LIMIT, || stored(&tenure).as_deref() == Some(content)).unwrap();
-    };
-    reaches("{\"n\": 1}");
-    std::fs::write(tenure.path("go"), "\n").unwrap();
-    // Half of a document is logged, and not stored.
-    tenure.said(&running, "it is not valid JSON");
-    assert_eq!(stored(&tenure).as_deref(), Some("{\"n\": 1}"));
-    std::fs::write(tenure.path("go"), "\n").unwrap();
-    reaches("{\"n\": 3}");
-    running.signal(Signal::TERM);
-    running.exits(128 + 15);
-}
-
-/// Without a format, only the end of the writer tells half a file from a whole one.
-#[test]
-fn what_a_killed_program_has_written_in_place_is_not_stored() {
-    let tenure = Tenure::new();
-    run(&tenure, "cursor", &[], "echo 0 > new; mv new cursor").ok();
-    for script in ["", "echo 1 > new; mv new cursor; "] {
-        let script = format!("{script}exec 9> cursor; printf 1 >&9; kill -9 $$");
-        let ran = run(&tenure, "cursor", &[], &script);
-        assert_eq!(ran.code, Some(128 + 9), "{ran:?}");
-        assert!(ran.stderr.contains("may have been writing it in place"), "{ran:?}");
-        let kept = stored(&tenure).unwrap();
-        assert!(kept == "0\n" || (kept == "1\n" && script.contains("mv")), "{kept:?}");
-    }
-    // The same, by a program that closes it: the last whole content counts, whatever the exit code.
-    for (end, code) in [("exit 3", 3), ("exec 9>&-; exit 4", 4)] {
-        let script = format!("exec 9> cursor; printf {code}2 >&9; {end}");
-        assert_eq!(run(&tenure, "cursor", &[], &script).code, Some(code));
-        assert_eq!(stored(&tenure), Some(format!("{code}2")));
-    }
-    // A file that was renamed into place is whole, however its writer ends.
-    let ran = run(&tenure, "cursor", &[], "echo 9 > new; mv new cursor; kill -9 $$");
-    assert_eq!((ran.code, stored(&tenure)), (Some(128 + 9), Some("9\n".to_owned())));
-}
-
 /// One commit at a time, the newest content next, at most five a second.
 #[test]
 fn a_file_that_changes_all_the_time_is_stored_now_and_then() {
@@ -378,22 +331,60 @@ fn a_file_that_changes_all_the_time_is_stored_now_and_then() {
     }
 }
 
-/// The last content of the old holder is what the next one begins with.
+/// What the old holder has written last is what the next one begins with, however it writes and
+/// whoever ends it.
 #[test]
 fn a_planned_handover_loses_nothing() {
-    let (tenure, other) = (Tenure::new(), Tenure::new());
-    let store = tenure.sqlite("tenure.db");
-    let script = format!("{WRITE}; trap 'write 99; exit 0' TERM; write 1; echo >> ready; {STAY}");
-    let first = tenure.start("a", &run_with(&store, "cursor.json", &[], &script));
-    tenure.lines("ready", 1);
-    let script = format!("cp cursor.json got.new; mv got.new got; {STAY}");
-    let second = other.start("b", &run_with(&store, "cursor.json", &[], &script));
-    other.said(&second, "\"event\":\"standby\"");
-    first.signal(Signal::TERM);
-    first.exits(0);
-    assert_eq!(other.lines("got", 1), ["{\"n\": 99}"]);
-    second.signal(Signal::TERM);
-    second.exits(128 + 15);
+    for (write, drained) in [("write 99", false), ("echo '{\"n\": 99}' > cursor.json", true)] {
+        let (tenure, other) = (Tenure::new(), Tenure::new());
+        let store = tenure.sqlite("tenure.db");
+        let script = format!("{WRITE}; trap '{}; exit 0' TERM", write.replace('\'', "'\\''"));
+        let script = format!("{script}; write 1; echo >> ready; {STAY}");
+        let first = ["--name", "first"];
+        let first = tenure.start("a", &run_with(&store, "cursor.json", &first, &script));
+        tenure.lines("ready", 1);
+        let script = format!("cp cursor.json got.new; mv got.new got; {STAY}");
+        let second = other.start("b", &run_with(&store, "cursor.json", &[], &script));
+        other.said(&second, "\"event\":\"standby\"");
+        if drained {
+            tenure.run(&["drain", "g", "first"]).ok();
+        } else {
+            first.signal(Signal::TERM);
+        }
+        assert_eq!(other.lines("got", 1), ["{\"n\": 99}"]);
+        if drained {
+            first.signal(Signal::TERM);
+            first.exits(128 + 15);
+        } else {
+            first.exits(0);
+        }
+        second.signal(Signal::TERM);
+        second.exits(128 + 15);
+    }
+}
+
+/// A state that the store refuses does not keep the duty for ever, and not from a signal.
+#[test]
+fn a_state_that_cannot_be_stored_does_not_hold_up_the_end() {
+    for (ttl, asked) in [("3s", false), ("1h", true)] {
+        let tenure = Tenure::new();
+        tenure.run(&["migrate"]).ok();
+        let connection = rusqlite::Connection::open(tenure.path("tenure.db")).unwrap();
+        let refuse = "CREATE TRIGGER refuse BEFORE INSERT ON checkpoint
+                      BEGIN SELECT RAISE(ABORT, 'refused'); END";
+        connection.execute_batch(refuse).unwrap();
+        drop(connection);
+        let script = "echo 1 > new; mv new cursor; exit 4";
+        let (store, options) = (tenure.sqlite("tenure.db"), ["--ttl", ttl, "--drain", "1s"]);
+        let running = tenure.start("a", &run_with(&store, "cursor", &options, script));
+        tenure.said(&running, "\"event\":\"commit_refused\"");
+        if asked {
+            running.signal(Signal::TERM);
+        }
+        running.exits(4);
+        assert!(tenure.text("a.err").contains("the last state is not stored"));
+        assert_eq!(tenure.text("cursor"), "1\n");
+    }
 }
 
 /// After `kill -9` of everything, the store has what was committed, and the next host gets it.
