@@ -247,18 +247,19 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
 
 /// Signing and encryption of checkpoints.
 #[derive(clap::Args)]
+#[command(next_help_heading = "Keys")]
 pub(crate) struct SigningArgs {
     /// Signing and verification of checkpoints
-    #[arg(long, global = true, value_enum, env = env::SIGNING, default_value = "off")]
+    #[arg(long, value_enum, env = env::SIGNING, default_value = "off")]
     pub(crate) signing: SigningMode,
     /// File with signing keys, one per line: ID sign|verify|retired HEX
-    #[arg(long, global = true, value_name = "PATH", env = env::SIGNING_KEYS_FILE)]
+    #[arg(long, value_name = "PATH", env = env::SIGNING_KEYS_FILE)]
     pub(crate) signing_keys_file: Option<PathBuf>,
     /// Encrypt checkpoints with the keys in this file, one per line: ID encrypt|decrypt HEX
-    #[arg(long, global = true, value_name = "PATH", env = env::ENCRYPTION_KEYS_FILE)]
+    #[arg(long, value_name = "PATH", env = env::ENCRYPTION_KEYS_FILE)]
     pub(crate) encryption_keys_file: Option<PathBuf>,
     /// Sign sessions and checkpoints with the private key in this file (Ed25519, PEM)
-    #[arg(long, global = true, value_name = "PATH", env = env::IDENTITY_KEY)]
+    #[arg(long, value_name = "PATH", env = env::IDENTITY_KEY)]
     pub(crate) identity_key: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) trust: TrustArgs,
@@ -268,7 +269,7 @@ pub(crate) struct SigningArgs {
 #[derive(clap::Args)]
 pub(crate) struct TrustArgs {
     /// Trust only instances whose public keys are in this file, one per line: NAME KEY
-    #[arg(long, global = true, value_name = "PATH", env = env::TRUSTED_IDENTITIES)]
+    #[arg(long, value_name = "PATH", env = env::TRUSTED_IDENTITIES)]
     pub(crate) trusted_identities: Option<PathBuf>,
 }
 

@@ -17,7 +17,7 @@ pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
   0  enough time is left
   1  too little time is left; a renewal may bring more
-  2  bad usage, or not run under `tenure run` or `tenure poll`
+  2  bad usage, or not run under `tenure run`, `cron` or `poll`
   6  the hold has ended: stop";
 
 /// Too little time is left.
@@ -38,7 +38,8 @@ pub(crate) enum HoldCommand {
 
 pub(crate) async fn run(command: &HoldCommand, global: &Global) -> Result<ExitCode, Failure> {
     let api = ApiClient::from_env()?.ok_or_else(|| {
-        let what = "there is no hold: TENURE_API is not set; `tenure run` and `tenure poll` set it";
+        let what =
+            "there is no hold: TENURE_API is not set; `tenure run`, `cron` and `poll` set it";
         Failure::Usage(what.to_owned())
     })?;
     match command {

@@ -10,7 +10,7 @@ use crate::{env, paint};
 /// Log and HTTP server of a long-running command.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ObserveArgs {
-    /// Address of /health and /metrics; a port alone listens on 127.0.0.1
+    /// Address of /health, /ready and /metrics; a port alone listens on 127.0.0.1
     #[arg(long, value_name = "[ADDRESS:]PORT", env = env::HEALTH_PORT, value_parser = listen)]
     listen: Option<ListenAddress>,
     /// Log format [default: human on a terminal, json otherwise]

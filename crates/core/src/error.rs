@@ -175,6 +175,14 @@ impl StoreError {
         Self::Unknown(Problem::new(code, detail))
     }
 
+    /// The error of a read, which changes nothing, whatever became of it.
+    #[must_use]
+    pub fn of_read(self) -> Self {
+        match self {
+            Self::Unknown(problem) | Self::Refused(problem) => Self::Refused(problem),
+        }
+    }
+
     /// Whether the same call may succeed later, without anybody doing something about it.
     pub fn may_pass(&self) -> bool {
         matches!(

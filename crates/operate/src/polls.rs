@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use tenure_core::store::{DutyReport, MAX_BATCH};
-use tenure_core::{DutyKey, Epoch, InstanceId, Store, StoreError};
+use tenure_core::{DutyKey, InstanceId, Store, StoreError};
 use tenure_wire::poll_report::PollReport;
 
 use crate::serialize::text;
@@ -22,8 +22,7 @@ pub struct PollStatus {
     #[serde(serialize_with = "text")]
     pub instance: InstanceId,
     /// Epoch of its hold.
-    #[serde(serialize_with = "text")]
-    pub epoch: Epoch,
+    pub epoch: u64,
 }
 
 /// Results of many targets.
@@ -56,7 +55,7 @@ impl PollStatus {
         let DutyReport { epoch, instance, document, .. } = report;
         let report = PollReport::read(document.as_bytes())?;
         let result = if report.is_failing() { "failed" } else { "succeeded" };
-        Some(Self { result, report, instance, epoch })
+        Some(Self { result, report, instance, epoch: epoch.get() })
     }
 }
 

@@ -118,7 +118,7 @@ impl HeldCommand {
         let file = DeadlineFile::new(folder, hold.epoch());
         let written = file.write(&status);
         written.map_err(|error| format!("cannot write the deadline file: {error}"))?;
-        let api = start.api.serve(folder, hold, start.shard);
+        let api = start.api.serve(folder, hold, start.shard, timing.grace);
         let api = api.map_err(|error| format!("cannot create the socket of the API: {error}"))?;
         let timer = BootTimer::new().map_err(|error| format!("cannot create a timer: {error}"))?;
         let state = start.state.map(|state| state.follow(hold, guard.pid())).transpose();
@@ -315,7 +315,7 @@ fn hold_env(hold: &Guard, shard: ShardNumber) -> Vec<(String, OsString)> {
     ];
     if let Some((shard, shards)) = shard {
         env.push(("TENURE_SHARD".to_owned(), shard.to_string().into()));
-        env.push(("TENURE_SHARDS".to_owned(), shards.to_string().into()));
+        env.extend(shards.map(|shards| ("TENURE_SHARDS".to_owned(), shards.to_string().into())));
     }
     env
 }

@@ -14,7 +14,7 @@ use tenure_operate::timestamp;
 use tenure_store::IfAbsent;
 use tenure_supervise::api::ApiClient;
 
-use super::apart;
+use super::unread;
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::output::{document, shown, to_stderr, to_stdout, value};
@@ -31,8 +31,8 @@ pub(super) async fn run(
     signing: &SigningSettings,
     global: &Global,
 ) -> Result<String, Failure> {
-    let store = open(global, signing).await.map_err(apart)?;
-    let newest = newest(&*store, duty).await.map_err(apart)?;
+    let store = open(global, signing).await.map_err(unread)?;
+    let newest = newest(&*store, duty).await.map_err(unread)?;
     let checkpoint = newest.ok_or_else(|| no_checkpoint(duty))?;
     let payload = checkpoint.document.as_bytes();
     if lease {
@@ -58,11 +58,12 @@ fn print(duty: &DutyKey, checkpoint: &Checkpoint, global: &Global) -> Result<Str
 /// Prints the checkpoint of the duty that this command runs under.
 pub(super) async fn under_hold(global: &Global) -> Result<String, Failure> {
     let api = ApiClient::from_env()?.ok_or_else(|| {
-        let what = "name a duty as GROUP/ID: this command does not run under `tenure run`";
+        let what =
+            "name a duty as GROUP/ID: this command has no hold of `tenure run`, `cron` or `poll`";
         Failure::Usage(what.to_owned())
     })?;
-    let duty: DutyKey = api.hold().await.map_err(apart)?.duty.parse()?;
-    let checkpoint = api.checkpoint().await.map_err(apart)?;
+    let duty: DutyKey = api.hold().await.map_err(unread)?.duty.parse()?;
+    let checkpoint = api.checkpoint().await.map_err(unread)?;
     let checkpoint = checkpoint.ok_or_else(|| no_checkpoint(&duty))?;
     print(&duty, &checkpoint, global)
 }

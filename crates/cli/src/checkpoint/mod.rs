@@ -43,6 +43,11 @@ pub(crate) fn apart(error: StoreError) -> Failure {
     exit.into_iter().fold(error.into(), Failure::exiting)
 }
 
+/// The same for an error of a read.
+fn unread(error: StoreError) -> Failure {
+    apart(error.of_read())
+}
+
 #[derive(Subcommand)]
 pub(crate) enum CheckpointCommand {
     /// Print the newest checkpoint, byte for byte

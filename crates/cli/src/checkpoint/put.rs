@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 use tenure_core::{Code, Document, DutyKey, StoreError, Version};
 use tenure_duty::PutOutcome;
 use tenure_operate::OperateError;
-use tenure_operate::checkpoint::{Put, PutOptions, put};
+use tenure_operate::checkpoint::{Put, PutOptions, holder, newest, put};
 use tenure_supervise::api::ApiClient;
 
-use super::apart;
+use super::{apart, unread};
 use crate::args::{Global, name, path};
 use crate::failure::Failure;
-use crate::output::note_dry_run;
+use crate::output::{note_dry_run, shown};
 use crate::signing::SigningSettings;
 
 /// Another version is stored.
@@ -61,7 +61,8 @@ pub(super) async fn run(
             outside(options, args.dry_run, signing, global).await
         }
         ([], None) => Err(Failure::Usage(
-            "name a duty as GROUP/ID: this command does not run under `tenure run`".to_owned(),
+            "name a duty as GROUP/ID: this command has no hold of `tenure run`, `cron` or `poll`"
+                .to_owned(),
         )),
     }
 }
@@ -109,21 +110,28 @@ async fn outside(
 ) -> Result<String, Failure> {
     let (url, store) = (global.url()?.to_string(), global.open_bare().await.map_err(apart)?);
     let duty = options.duty.clone();
-    let value = |version: Option<Version>, epoch: Option<u64>| -> Value {
-        let version = version.map(Version::get);
-        json!({ "duty": duty.to_string(), "dry_run": dry_run, "version": version, "epoch": epoch })
+    let value = |version: Version, more: Value| {
+        let (duty, version) = (duty.to_string(), version.get());
+        let mut value = json!({ "duty": duty, "dry_run": dry_run, "version": version });
+        value.as_object_mut().into_iter().for_each(|value| {
+            value.extend(more.as_object().cloned().unwrap_or_default());
+        });
+        value
     };
     if dry_run {
-        let found = store.load(std::slice::from_ref(&duty)).await.map_err(apart)?;
-        let newest = found.into_iter().flatten().next().map_or(Version::ZERO, |one| one.version);
+        let newest = newest(&*store, &duty).await.map_err(unread)?;
+        let newest = newest.map_or(Version::ZERO, |newest| newest.version);
         if options.over.is_some_and(|over| over != newest) {
             return Err(conflict(newest));
         }
-        let text = || {
+        let holder = holder(&*store, &duty).await.map_err(unread)?;
+        let held_by = holder.map(|holder| shown(holder.as_str()));
+        let version = newest.next()?;
+        return Ok(global.show(&value(version, json!({ "held_by": held_by })), || {
             note_dry_run(true);
-            format!("would store version {} of {duty}\n", newest.get() + 1)
-        };
-        return Ok(global.show(&value(None, None), text));
+            let held = held_by.as_ref().map(|who| format!("; held by {who}")).unwrap_or_default();
+            format!("would store version {version} of {duty}{held}\n")
+        }));
     }
     let put = put(store, url, signing.protection()?, options).await;
     let put = put.map_err(|error| match error {
@@ -135,7 +143,7 @@ async fn outside(
     })?;
     match put {
         Put::Stored { version, epoch } => Ok(global
-            .show(&value(Some(version), Some(epoch.get())), || {
+            .show(&value(version, json!({ "epoch": epoch.get() })), || {
                 format!("{duty}: stored as version {version}, epoch {epoch}\n")
             })),
         Put::Conflict { newest } => Err(conflict(newest)),

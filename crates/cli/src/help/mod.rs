@@ -32,6 +32,7 @@ pub(crate) fn with_config(command: Command) -> Command {
         config
             .value_parser(value_parser!(OsString))
             .help_heading("Global options")
+            .display_order(usize::MAX)
             .help("Configuration file; none if empty [default: tenure.toml]"),
     )
 }
@@ -47,6 +48,11 @@ fn with_examples(command: Command, name: &str) -> Command {
     // A variable may hold a secret.
     let command = command.mut_args(|arg| arg.hide_env_values(true));
     let command = match name {
+        // They stand also behind its subcommands.
+        "tenure checkpoint" => command.mut_args(|arg| match arg.get_help_heading() {
+            Some("Keys") => arg.global(true),
+            _ => arg,
+        }),
         "tenure serve" => command.mut_args(|arg| match env::of_serve(arg.get_id().as_str()) {
             Some(variable) => arg.env(variable),
             None => arg,

@@ -33,7 +33,7 @@ pub(crate) struct RunCommandArgs {
     /// Work on the partitions of CONNECTOR_PARTITIONS or CONNECTOR_PARTITION_ID; claim each
     #[arg(long, requires = "group")]
     pub(crate) partitions: bool,
-    /// Interval between reads of the target list
+    /// Interval between reads of the target list, with --targets
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     pub(crate) list_every: Duration,
     /// Maximum number of duties that this instance holds
@@ -82,7 +82,7 @@ pub(crate) struct PollArgs {
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
     pub(crate) retry_delay: Duration,
     /// Treatment of polls that were missed while nobody held their target
-    #[arg(long, value_enum, default_value = "once")]
+    #[arg(long, value_enum, default_value = "run")]
     pub(crate) missed: MissedArg,
     /// Interval between reads of the target list
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
@@ -104,8 +104,8 @@ pub(crate) struct PollArgs {
 /// State file of a command.
 #[derive(clap::Args)]
 pub(crate) struct StateArgs {
-    /// Keep this file in the store: restore it before the command starts, and store each new
-    /// content; for several duties, {} in it is replaced by the duty
+    /// Keep this file in the store: restore it before the command starts, and store each complete
+    /// new version of it; for several duties, {} in it is replaced by the duty
     #[arg(long, value_name = "FILE")]
     pub(crate) state: Option<PathBuf>,
     /// Store the content of the file if the store has none
@@ -124,7 +124,7 @@ pub(crate) struct OutputArgs {
 #[derive(Clone, Copy, ValueEnum)]
 pub(crate) enum MissedArg {
     /// Make one poll at once, whatever number was missed
-    Once,
+    Run,
     /// Make the next poll at its time
     Skip,
 }

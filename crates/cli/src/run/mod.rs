@@ -2,7 +2,8 @@
 
 pub(crate) mod args;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -86,15 +87,26 @@ fn host_name() -> Option<Label> {
 
 /// Refuses a state file that the store itself writes.
 fn check_state(state: &StateSettings, store: &StoreUrl) -> Result<(), Failure> {
-    let path = &state.path;
-    if store.cursor_path().is_some_and(|cursor| is_same_file(&cursor, path)) {
-        return Err(Failure::Usage(format!(
-            "--state {} is the cursor of the store, which writes it; use another store, such as \
-             sqlite:tenure.db, or leave --state out and read the file",
-            path.display()
-        )));
-    }
-    Ok(())
+    let (path, Ok(stored)) = (&state.path, store.local_path()) else { return Ok(()) };
+    let names = path.file_name().zip(stored.file_name());
+    let is_beside = names.is_some_and(|(name, own)| {
+        let (name, own) = (name.as_encoded_bytes(), own.as_encoded_bytes());
+        let end = name.strip_prefix(own);
+        let is_known = |end: &[u8]| end.starts_with(b".partition-") || end.starts_with(b"-");
+        end.is_some_and(is_known)
+            && is_same_file(&stored, &path.with_file_name(OsStr::from_bytes(own)))
+    });
+    let (what, instead) = match store.cursor_path() {
+        Some(cursor) if is_same_file(&cursor, path) => (
+            "is the cursor of the store, which writes it",
+            "use another store, such as sqlite:tenure.db, or leave --state out and read the file",
+        ),
+        _ if is_beside || is_same_file(&stored, path) => {
+            ("is a file of the store, which writes it", "name another file")
+        }
+        _ => return Ok(()),
+    };
+    Err(Failure::Usage(format!("--state {} {what}; {instead}", path.display())))
 }
 
 impl args::StateArgs {
@@ -226,7 +238,7 @@ impl args::PollArgs {
             retries: self.retries,
             retry_delay: self.retry_delay,
             missed: match self.missed {
-                args::MissedArg::Once => MissedPolls::Once,
+                args::MissedArg::Run => MissedPolls::Run,
                 args::MissedArg::Skip => MissedPolls::Skip,
             },
             list_every: self.list_every,

@@ -152,6 +152,20 @@ fn a_run_whose_holder_was_killed_is_run_again_or_skipped() {
     assert_eq!(ledger(&skip).len(), 1);
 }
 
+/// Nothing was started, so there is nothing to skip.
+#[test]
+fn a_run_that_is_refused_before_its_command_starts_is_not_interrupted() {
+    let tenure = Tenure::new();
+    let (store, options) =
+        (tenure.sqlite("tenure.db"), ["--interrupted", "skip", "--state", "s.json"]);
+    std::fs::write(tenure.path("s.json"), "1").unwrap();
+    let ran = tenure.run(&once(&store, "366d", &options, NOTE));
+    assert!(ran.code == Some(125) && ran.stderr.contains("DT019: "), "{ran:?}");
+    std::fs::remove_file(tenure.path("s.json")).unwrap();
+    tenure.run(&once(&store, "366d", &options, NOTE)).ok();
+    assert_eq!(ledger(&tenure).len(), 1);
+}
+
 #[test]
 fn a_failed_run_is_retried_and_its_exit_code_is_that_of_the_command() {
     let tenure = Tenure::new();

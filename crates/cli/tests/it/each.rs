@@ -119,6 +119,9 @@ fn a_partition_has_one_process_whatever_its_number_says() {
     ends(first);
     assert_eq!(tenure.lines("b", 1), ["2 3 2 2"]);
     ends(second);
+    let third = start("c", &[("CONNECTOR_PARTITIONS", "1")]);
+    assert_eq!(tenure.lines("c", 1), ["1 1"], "the total is not known");
+    ends(third);
 
     let mut command = tenure.command(&each(&store, &["--partitions"], "true"));
     let ran = crate::tenure::Ran::of(command.output().unwrap());

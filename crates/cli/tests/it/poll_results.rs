@@ -158,3 +158,19 @@ fn a_forgotten_target_leaves_no_result() {
     tenure.run(&["forget", "poll/a"]).ok();
     assert_eq!(result(&tenure, "a"), Value::Null);
 }
+
+/// Retries belong to their interval, not to the outage.
+#[test]
+fn a_failing_target_is_retried_in_each_interval() {
+    let tenure = Tenure::new();
+    let script = "[ $1 = good ] || { date +%s%3N >> tries; exit 1; }";
+    let words = ["poll", "--targets", "list:good,bad", "--every", "3s", "--retries", "1"];
+    let words = [&words[..], &["--retry-delay", "10ms", "--", "sh", "-c", script, "sh", "{}"]];
+    let running = tenure.start("a", &words.concat());
+    let tries = tenure.lines("tries", 6);
+    let tries: Vec<u64> = tries.iter().map(|at| at.parse().unwrap()).collect();
+    let retries = tries.windows(2).filter(|two| two[1] - two[0] < 1_500).count();
+    assert!(retries >= 2, "{tries:?}");
+    running.signal(Signal::TERM);
+    running.exits(0);
+}

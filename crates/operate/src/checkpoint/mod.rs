@@ -12,7 +12,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use tenure_core::store::Checkpoint;
-use tenure_core::{Code, DutyKey, Moved, Reason, Store, StoreError, Ttl};
+use tenure_core::{Code, DutyKey, InstanceId, Moved, Reason, Store, StoreError, Ttl};
 use tenure_duty::process;
 use tenure_store::signing::{Inspected, Protection, inspect};
 use tenure_store::transfer::Operator;
@@ -117,6 +117,13 @@ pub fn describe_seal(inspected: &Inspected) -> String {
 /// Returns the newest checkpoint of a duty.
 pub async fn newest(store: &dyn Store, duty: &DutyKey) -> Result<Option<Checkpoint>, StoreError> {
     Ok(store.load(std::slice::from_ref(duty)).await?.into_iter().next().flatten())
+}
+
+/// Returns the instance that holds a duty.
+pub async fn holder(store: &dyn Store, duty: &DutyKey) -> Result<Option<InstanceId>, StoreError> {
+    let holders = store.holders(&duty.group).await?;
+    let holder = holders.into_iter().find(|holder| holder.duty == *duty);
+    Ok(holder.and_then(|holder| holder.holder).map(|now| now.instance))
 }
 
 /// Returns the stored checkpoints of a duty, newest first; without keys signatures are not

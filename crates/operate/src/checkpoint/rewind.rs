@@ -7,7 +7,7 @@ use tenure_core::{Code, DutyKey, Epoch, InstanceId, Store, Version};
 use tenure_store::signing::Protection;
 use tenure_store::transfer::{self, OperatorSession};
 
-use super::{newest, no_checkpoint, operator};
+use super::{holder, newest, no_checkpoint, operator};
 use crate::error::OperateError;
 use crate::serialize::{optional_text, text};
 
@@ -86,9 +86,7 @@ pub async fn rewind(
             return Err(OperateError::refused(Code::BadInput, detail));
         }
         let before = newest.map_or(Version::ZERO, |newest| newest.version);
-        let holders = store.holders(&duty.group).await?;
-        let holder = holders.into_iter().find(|holder| holder.duty == duty);
-        let held_by = holder.and_then(|holder| holder.holder).map(|now| now.instance);
+        let held_by = holder(&*store, &duty).await?;
         return Ok(report(duty, before, RewindOutcome::Preview { held_by }));
     }
     let mut session =

@@ -97,7 +97,9 @@ impl<'a> Move<'a> {
         }
         let floor = from.iter().map(|hold| hold.epoch).max().unwrap_or(Epoch::ZERO);
         if sources.is_empty() {
-            to.push(self.to.claim(alone, floor).await?);
+            let hold = self.to.claim(alone, floor).await?;
+            to.push(hold.clone());
+            self.copy_report(from, &[&hold]).await?;
             return Ok(MoveOutcome::OnlyEpoch);
         }
         if sources.len() < duties.len() {
@@ -145,6 +147,9 @@ impl<'a> Move<'a> {
         for target in targets.iter_mut().filter(|target| !target.landed) {
             self.write(target, sources).await?;
         }
+        let holds: Vec<Hold> = sources.iter().map(|source| source.hold.clone()).collect();
+        let to: Vec<&Hold> = targets.iter().map(|target| &target.hold).collect();
+        self.copy_report(&holds, &to).await?;
         if let Err(error) = self.mark(sources, mark, true).await {
             // Somebody has taken a source back by force, so it is valid there and must not be here.
             // But if some sources are already marked as moved, their only valid checkpoint is here.
@@ -157,6 +162,18 @@ impl<'a> Move<'a> {
             return Err(error);
         }
         Ok(MoveOutcome::Moved)
+    }
+
+    /// Copies the report of a duty that is moved as it is. Several that become one, or one that
+    /// becomes several, have none.
+    async fn copy_report(&mut self, from: &[Hold], to: &[&Hold]) -> StoreResult<()> {
+        if let ([from], [to]) = (from, to)
+            && let Some(report) = self.from.report(&from.duty).await?
+        {
+            self.to.store_report(to, report.document).await?;
+            self.changed = true;
+        }
+        Ok(())
     }
 
     /// Returns the mark of a source: the other store, the first target, and a hash of all sources,

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tenure_core::store::{
-    Checkpoint, ClaimRequest, Claimed, Commit, Committed, CurrentHolder, HoldFate, Holder,
-    KeptAlive, OpenSession, Opened,
+    Checkpoint, ClaimRequest, Claimed, Commit, Committed, CurrentHolder, DutyReport, HoldFate,
+    Holder, KeptAlive, OpenSession, Opened, Report, Reported,
 };
 use tenure_core::{
-    Code, DutyKey, Epoch, GroupName, Hold, InstanceId, Mac, Mark, Nonce, Note, Reason, Seal,
-    Session, Store, StoreError, StoreResult, Ttl, Version,
+    Code, Document, DutyKey, Epoch, GroupName, Hold, InstanceId, Mac, Mark, Nonce, Note, Reason,
+    Seal, Session, Store, StoreError, StoreResult, Ttl, Version,
 };
 
 use crate::signing::{
@@ -295,13 +295,7 @@ impl OperatorSession {
         let duty = &hold.duty;
         match answer.map(|answers| answers.into_iter().next()) {
             Ok(Some(Committed::Saved(_))) => Ok(saved),
-            Ok(Some(Committed::Fenced { newest })) => Err(StoreError::refused(
-                Code::Fenced,
-                format!(
-                    "{duty} in {} was granted to another instance under epoch {newest}",
-                    self.name
-                ),
-            )),
+            Ok(Some(Committed::Fenced { newest })) => Err(self.fenced(duty, newest)),
             Ok(Some(Committed::Conflict { stored })) => Err(StoreError::refused(
                 Code::Fenced,
                 format!("{duty} in {} is at version {stored}, not {expected}", self.name),
@@ -320,6 +314,34 @@ impl OperatorSession {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Loads the report on a duty.
+    pub(super) async fn report(&self, duty: &DutyKey) -> StoreResult<Option<DutyReport>> {
+        Ok(self.store.reports(std::slice::from_ref(duty)).await?.pop().flatten())
+    }
+
+    /// Stores the report on a duty, which is the first one under this hold.
+    pub(super) async fn store_report(
+        &mut self,
+        hold: &Hold,
+        document: Document,
+    ) -> StoreResult<()> {
+        let session = self.session(&hold.duty.group).await?;
+        let report = Report { hold: hold.clone(), number: 1, document };
+        match self.store.report(&session, std::slice::from_ref(&report)).await?.pop() {
+            Some(Reported::Stored) => Ok(()),
+            Some(Reported::Fenced { newest }) => Err(self.fenced(&hold.duty, newest)),
+            None => {
+                Err(StoreError::unknown(Code::Failed, "the store returned no result for a report"))
+            }
+        }
+    }
+
+    fn fenced(&self, duty: &DutyKey, newest: Epoch) -> StoreError {
+        let detail =
+            format!("{duty} in {} was granted to another instance under epoch {newest}", self.name);
+        StoreError::refused(Code::Fenced, detail)
     }
 
     /// Releases a hold. If that fails, the hold ends with its TTL.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tenure_core::store::{
     Checkpoint, ClaimRequest, Claimed, Commit, Committed, HoldFate, KeptAlive, OpenSession, Opened,
+    Report, Reported,
 };
 use tenure_core::{
     Document, DutyKey, GroupName, Hold, InstanceId, Nonce, Note, Reason, Session, Store,
@@ -85,6 +86,14 @@ impl Player {
             Claimed::Granted(hold) => hold,
             other => panic!("{id} was not granted but {other:?}"),
         }
+    }
+
+    /// Stores a report.
+    pub async fn report(&self, hold: &Hold, text: &str) {
+        let document = Document::new(text).unwrap();
+        let report = Report { hold: hold.clone(), number: 7, document };
+        let stored = self.store.report(&self.session, &[report]).await.unwrap();
+        assert_eq!(stored, [Reported::Stored]);
     }
 
     /// Claims many duties in one call; all must be granted.

@@ -66,6 +66,9 @@ impl ApiClient {
     /// Returns the hold.
     pub async fn hold(&self) -> Result<HoldView, StoreError> {
         let response = self.send(Method::GET, "/hold", [], Bytes::new()).await?;
+        if response.status != StatusCode::OK {
+            return Err(response.error());
+        }
         serde_json::from_slice(&response.body).map_err(|_| unexpected(&response))
     }
 

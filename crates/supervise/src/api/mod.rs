@@ -14,6 +14,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use std::{fs, io};
 
 use tenure_core::{Code, StoreError};
@@ -37,8 +38,9 @@ const MAX_SOCKET_PATH_BYTES: usize = 107;
 /// The longest name of a socket: a number of up to 20 digits.
 const MAX_SOCKET_NAME_BYTES: usize = "/18446744073709551615.sock".len();
 
-/// Place of a duty among the shards of its group: its number, and how many there are.
-pub(crate) type ShardNumber = Option<(u32, u32)>;
+/// Place of a duty among the shards of its group: its number, and how many there are, if that is
+/// known.
+pub(crate) type ShardNumber = Option<(u32, Option<u32>)>;
 
 /// The local API of a process.
 #[derive(Debug)]
@@ -54,6 +56,8 @@ pub(crate) struct LocalApi {
 struct HoldGrant {
     hold: Guard,
     shard: ShardNumber,
+    /// Time before the deadline at which the command is told to end.
+    grace: Duration,
     recorder: Recorder,
     /// Whether the program has asked to give the duty back.
     released: watch::Sender<bool>,
@@ -113,10 +117,11 @@ impl LocalApi {
         folder: &Path,
         hold: &Guard,
         shard: ShardNumber,
+        grace: Duration,
     ) -> io::Result<GrantApi> {
         let released = watch::Sender::new(false);
         let recorder = self.recorder.clone();
-        let grant = Arc::new(HoldGrant { hold: hold.clone(), shard, recorder, released });
+        let grant = Arc::new(HoldGrant { hold: hold.clone(), shard, grace, recorder, released });
         let (variables, access) = match &self.port {
             None => {
                 let number = self.sockets.fetch_add(1, Ordering::Relaxed);

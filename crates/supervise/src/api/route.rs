@@ -88,7 +88,7 @@ fn view(grant: &HoldGrant) -> HoldView {
         deadline_unix_ms: process::unix_ms().saturating_add(millis(until_deadline)),
         deadline_boottime_ns: hold.deadline().as_nanos(),
         shard: grant.shard.map(|(shard, _)| shard),
-        shards: grant.shard.map(|(_, shards)| shards),
+        shards: grant.shard.and_then(|(_, shards)| shards),
     }
 }
 
@@ -105,7 +105,7 @@ async fn get(hold: &Guard) -> HoldResponse {
             let answer = HoldAnswer { version: Some(0), error, ..plain(HoldResult::Absent) };
             tagged(json(StatusCode::NOT_FOUND, &answer), Version::ZERO)
         }
-        Err(error) => failed(&error),
+        Err(error) => failed(&error.of_read()),
     }
 }
 
@@ -279,7 +279,11 @@ fn events(grant: &Arc<HoldGrant>) -> HoldResponse {
     let grant = Arc::clone(grant);
     tokio::spawn(async move {
         let send = async |name: &str| {
-            let data = serde_json::to_string(&view(&grant)).unwrap_or_default();
+            let mut view = view(&grant);
+            if name == "draining" && view.state == HoldPhase::Held {
+                (view.draining, view.state) = (true, HoldPhase::Draining);
+            }
+            let data = serde_json::to_string(&view).unwrap_or_default();
             sender.send(format!("event: {name}\ndata: {data}\n\n").into()).await.is_ok()
         };
         let mut released = grant.released.subscribe();
@@ -289,6 +293,7 @@ fn events(grant: &Arc<HoldGrant>) -> HoldResponse {
             }
             tokio::select! {
                 () = grant.hold.stopping() => {}
+                () = runs_out(&grant) => {}
                 _ = released.wait_for(|released| *released) => {}
             }
             if view(&grant).state == HoldPhase::Lost || send("draining").await {
@@ -306,6 +311,17 @@ fn events(grant: &Arc<HoldGrant>) -> HoldResponse {
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
+}
+
+/// Waits until the command is told to end because the hold was not renewed.
+async fn runs_out(grant: &HoldGrant) {
+    loop {
+        let left = grant.hold.deadline().since(BootClock.now()).saturating_sub(grant.grace);
+        if left.is_zero() {
+            return;
+        }
+        tokio::time::sleep(left).await;
+    }
 }
 
 /// Answer to a store error, by what the program may do next.

@@ -45,7 +45,7 @@ const FIRST_TOTALS_INTERVAL: Duration = Duration::from_millis(500);
 pub enum MissedPolls {
     /// One poll is made at once, whatever number was missed.
     #[default]
-    Once,
+    Run,
     /// The next poll is made at its time.
     Skip,
 }

@@ -37,6 +37,7 @@ pub(super) async fn poll_target(context: Arc<PollContext>, hold: Guard) {
         () = hold.stopping() => None,
         first = target.resume(schedule.due()) => first,
     };
+    let mut is_retry = false;
     while !target.released {
         let wait = retry.unwrap_or(schedule.due()).since(BootClock.now());
         tokio::select! {
@@ -50,6 +51,7 @@ pub(super) async fn poll_target(context: Arc<PollContext>, hold: Guard) {
             permit = context.permits.acquire() => permit,
         };
         let due = retry.unwrap_or(schedule.due());
+        target.attempt = if is_retry { target.attempt.saturating_add(1) } else { 0 };
         if !context.backoff.is_active(BootClock.now()) {
             target.poll().await;
         }
@@ -69,6 +71,7 @@ pub(super) async fn poll_target(context: Arc<PollContext>, hold: Guard) {
             target.missed(missed);
         }
         retry = target.retry_at().filter(|at| stands && *at < schedule.due());
+        is_retry = retry.is_some();
         target.record(due, retry.unwrap_or(schedule.due()));
     }
     context.results.finish(&hold).await;
@@ -81,8 +84,8 @@ struct TargetPoller<'a> {
     context: &'a PollContext,
     hold: &'a Guard,
     state: Option<StateFile>,
-    /// Whether the state file has what the store has.
-    restored: bool,
+    /// Number of the last poll in its interval: retries follow the first one, which is 0.
+    attempt: u32,
     /// Whether the program has asked to give the duty back.
     released: bool,
     /// The newest result, of whatever holder.
@@ -109,8 +112,8 @@ fn unix_ms_at(at: LocalInstant) -> u64 {
 impl<'a> TargetPoller<'a> {
     fn new(context: &'a PollContext, hold: &'a Guard, state: Option<StateFile>) -> Self {
         let (report, outcome) = (PollReport::default(), None);
-        let (restored, released, noted) = (false, false, false);
-        Self { context, hold, state, restored, released, report, outcome, noted }
+        let (attempt, released, noted) = (0, false, false);
+        Self { context, hold, state, attempt, released, report, outcome, noted }
     }
 
     /// Goes on from the newest result of any holder. Returns when to poll first, if not at the next
@@ -131,7 +134,7 @@ impl<'a> TargetPoller<'a> {
         let missed = u64::try_from(late.as_nanos() / self.every().as_nanos().max(1));
         let missed = missed.unwrap_or(u64::MAX);
         let (skipped, first) = match self.context.settings.missed {
-            MissedPolls::Once => (missed, Some(BootClock.now())),
+            MissedPolls::Run => (missed, Some(BootClock.now())),
             MissedPolls::Skip => (missed.saturating_add(1), None),
         };
         self.count_skipped(skipped);
@@ -168,15 +171,6 @@ impl<'a> TargetPoller<'a> {
         self.context.results.note(self.hold, self.report.clone(), is_due);
     }
 
-    /// Failed polls in a row, of any holder; with the one that just ended.
-    fn failures(&self) -> u64 {
-        match &self.outcome {
-            Some(PollOutcome { failure: Some(_), .. }) => self.report.failures.saturating_add(1),
-            Some(_) => 0,
-            None => self.report.failures,
-        }
-    }
-
     fn every(&self) -> Duration {
         let own = self.context.targets.of(&self.hold.duty().id).every;
         own.unwrap_or(self.context.settings.every)
@@ -196,11 +190,11 @@ impl<'a> TargetPoller<'a> {
     /// a pause that doubles, and is shorter by up to a quarter so that targets are tried apart.
     fn retry_at(&self) -> Option<LocalInstant> {
         let PollSettings { retries, retry_delay, .. } = &self.context.settings;
-        let attempt = u32::try_from(self.failures().checked_sub(1)?).unwrap_or(u32::MAX);
-        if attempt >= *retries {
+        self.outcome.as_ref()?.failure.as_ref()?;
+        if self.attempt >= *retries {
             return None;
         }
-        let pause = retry_delay.saturating_mul(1 << attempt.min(16));
+        let pause = retry_delay.saturating_mul(1 << self.attempt.min(16));
         let part = (process::entropy() & 0xff) as u32;
         Some(BootClock.now().plus(pause - pause / 1024 * part))
     }
@@ -227,11 +221,11 @@ impl<'a> TargetPoller<'a> {
             let polls = counted(skipped, "poll was", "polls were");
             self.log(LogLevel::Info, "poll_resumed", format!("{polls} skipped"));
         }
-        if let Some(state) = self.state.as_ref().filter(|_| !self.restored) {
-            if let Err(error) = state.restore(self.hold).await {
-                return self.not_restored(&error);
-            }
-            self.restored = true;
+        // What a killed poll has left does not become the state of the next one.
+        if let Some(state) = self.state.as_ref().filter(|state| !state.is_current())
+            && let Err(error) = state.restore(self.hold).await
+        {
+            return self.not_restored(&error);
         }
         let target = self.hold.duty().id.as_str();
         let mut timing = CommandTiming::new(&settings.member);
@@ -346,9 +340,15 @@ impl<'a> TargetPoller<'a> {
 
     fn missed(&self, polls: u64) {
         self.count_skipped(polls);
-        let (times, every) = (counted(polls, "time", "times"), span(self.every()));
-        let reason = format!("{times}: a poll takes longer than the interval of {every}");
-        self.log(LogLevel::Warn, "poll_skipped", reason);
+        let (times, every) = (counted(polls, "time", "times"), self.every());
+        let why = match &self.outcome {
+            Some(outcome) if outcome.took < every => {
+                let jobs = self.context.settings.jobs;
+                format!("it has waited for other polls: {jobs} run at a time (--jobs)")
+            }
+            _ => format!("a poll takes longer than the interval of {}", span(every)),
+        };
+        self.log(LogLevel::Warn, "poll_skipped", format!("{times}: {why}"));
     }
 
     fn log(&self, level: LogLevel, event: &'static str, reason: String) {

@@ -182,8 +182,8 @@ impl CommandFleet {
     fn shard(&self, duty: &DutyId) -> ShardNumber {
         let number = Layout::shard_of(duty)?;
         match &self.settings.duties {
-            EachDuties::Shards(count) => Some((number, *count)),
-            EachDuties::Partitions(partitions) => Some((number, partitions.total()?)),
+            EachDuties::Shards(count) => Some((number, Some(*count))),
+            EachDuties::Partitions(partitions) => Some((number, partitions.total())),
             EachDuties::Targets { .. } => None,
         }
     }

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
-use tenure_core::{Code, StoreError};
+use tenure_core::Code;
 use tenure_duty::Guard;
 
 use super::{RunOutcome, Runner};
@@ -24,13 +24,8 @@ impl Runner {
     pub(super) async fn run_command(&mut self, hold: &Guard, variables: &Variables) -> RunOutcome {
         self.runs += 1;
         self.interrupted = false;
-        match self.restore_state(hold).await {
-            Ok(()) => {}
-            Err(error) if error.code() == Code::Fenced => return RunOutcome::TakenAway,
-            Err(error) => {
-                let kept = "the duty was released; the state file was not changed";
-                return RunOutcome::Refused(SuperviseError::Kept { error, kept });
-            }
+        if let Err(outcome) = self.restore_state(hold).await {
+            return outcome;
         }
         let outcome = match self.begin(hold, variables).await {
             Ok(command) => self.attend(command).await,
@@ -44,20 +39,27 @@ impl Runner {
 
     /// Restores the state file, if there is one. While the store is away it tries again, until the
     /// hold ends or this process is asked to end.
-    async fn restore_state(&mut self, hold: &Guard) -> Result<(), StoreError> {
+    async fn restore_state(&mut self, hold: &Guard) -> Result<(), RunOutcome> {
         let Some(state) = self.state.clone() else { return Ok(()) };
         loop {
             let error = match state.restore(hold).await {
-                Err(error) if error.may_pass() && self.stop.is_none() => error,
-                done => return done,
+                Ok(()) => return Ok(()),
+                Err(error) if error.may_pass() => error,
+                Err(error) if error.code() == Code::Fenced => return Err(RunOutcome::TakenAway),
+                Err(error) => {
+                    let kept = "the duty was released; the state file was not changed";
+                    return Err(RunOutcome::Refused(SuperviseError::Kept { error, kept }));
+                }
             };
-            let reason = format!("{}: tried again", error.problem());
-            self.warn("state_file", reason);
+            self.warn("state_file", format!("{}: tried again", error.problem()));
             tokio::select! {
                 biased;
-                () = hold.stopping() => return Err(error),
+                () = hold.stopping() => {}
                 signal = self.signals.next() => self.signalled(signal),
                 () = tokio::time::sleep(RESTORE_PAUSE) => {}
+            }
+            if self.stop.is_some() || hold.draining() || hold.is_over() {
+                return Err(RunOutcome::TakenAway);
             }
         }
     }

@@ -142,7 +142,7 @@ impl ScheduleHolder<'_, '_, '_> {
         occurrence: u64,
         attempt: u32,
     ) -> OrEnd<RunOutcome> {
-        let at = utc(occurrence);
+        let (at, before) = (utc(occurrence), record.clone());
         let started_unix_ms = Some(self.clock.estimate());
         let started = OccurrenceRecord { attempt, started_unix_ms, ..self.occurrence(occurrence) };
         record.occurrence = Some(started.clone());
@@ -160,6 +160,11 @@ impl ScheduleHolder<'_, '_, '_> {
                 (Some(*status), status.to_string())
             }
             RunOutcome::CannotStart(error) => (None, format!("it cannot be started: {error}")),
+            // Nothing was started, so it is not interrupted.
+            RunOutcome::Refused(_) => {
+                self.store(&before).await?;
+                return Err(outcome);
+            }
             _ => {
                 self.assignment.count_occurrences(OccurrenceResult::Interrupted, 1);
                 let reason = format!("{at}, attempt {attempt}");

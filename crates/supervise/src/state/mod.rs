@@ -252,6 +252,12 @@ impl StateFile {
         StoreError::refused(Code::BadStateFile, detail)
     }
 
+    /// Whether the file is what the store has, as far as this process knows.
+    pub(crate) fn is_current(&self) -> bool {
+        let found = self.read();
+        found.is_ok_and(|found| found.is_some_and(|found| self.is_stored(&found.bytes)))
+    }
+
     fn is_stored(&self, bytes: &[u8]) -> bool {
         let stored = self.stored.lock().unwrap_or_else(PoisonError::into_inner);
         stored.as_deref() == Some(bytes)

@@ -53,14 +53,23 @@ impl CommandProcesses {
 
     /// Returns the state. Processes in `known` were killed before, and do not count.
     pub(super) fn state(&self, known: &KilledProcesses) -> CommandState {
-        // A zombie has closed its files.
-        let mut ending = self.all.iter().filter(|entry| entry.exiting && entry.alive);
-        match ending.next() {
-            Some(first) if first.killed || ending.any(|entry| entry.killed) => CommandState::Killed,
-            _ if !self.killed().is_subset(known) => CommandState::Killed,
-            None if self.stands => CommandState::Alive,
-            _ => CommandState::Ending,
+        if self.ending().any(|entry| entry.killed) || !self.killed().is_subset(known) {
+            CommandState::Killed
+        } else if self.stands && !self.are_ending() {
+            CommandState::Alive
+        } else {
+            CommandState::Ending
         }
+    }
+
+    /// Whether one of them is ending, and may still have to close its files.
+    pub(super) fn are_ending(&self) -> bool {
+        self.ending().next().is_some()
+    }
+
+    fn ending(&self) -> impl Iterator<Item = &ProcessEntry> {
+        // A zombie has closed its files.
+        self.all.iter().filter(|entry| entry.exiting && entry.alive)
     }
 
     /// Returns those that were killed.

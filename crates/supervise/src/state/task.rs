@@ -231,25 +231,33 @@ impl Follower {
             Ok(None) => return,
             Err(error) => return self.log_problem(&error),
         };
+        if content.bytes.is_empty() {
+            // A process may have just opened it to write it in place.
+            return;
+        }
         let processes = CommandProcesses::read(self.guard, *self.process.borrow());
         // Its writer closes it later, which is another change.
         if processes.are_writing(content.file.dev(), content.file.ino()) {
             return;
         }
-        self.note(self.watch.pending());
-        if self.changed.is_some() {
-            // It may have been changed after it was renamed and before it was read.
+        let pending = self.watch.pending();
+        self.note(pending);
+        if pending.closed || (self.changed.is_some() && change == FileChange::Closed) {
+            // It may have been changed in place before it was read.
             return;
         }
         let state = processes.state(&self.killed);
         self.killed = processes.killed();
         match (change, state) {
-            (FileChange::Replaced, CommandState::Alive) => self.take(content.bytes, false),
-            (_, CommandState::Alive) => self.take(content.bytes, true),
+            // Nobody has closed it since, so nobody has written it, whoever was killed; a process
+            // that is ending may still close it.
+            (FileChange::Replaced, _) if !processes.are_ending() => self.take(content.bytes, false),
+            (FileChange::Replaced, _) => self.changed = Some(change),
+            (FileChange::Closed, CommandState::Alive) => self.take(content.bytes, true),
             // Looked at again: the command has just started, a process of it is ending, or the
             // exit status decides, when it is known.
-            (FileChange::Replaced, _) | (_, CommandState::Ending) => self.changed = Some(change),
-            (_, CommandState::Killed) => {
+            (FileChange::Closed, CommandState::Ending) => self.changed = Some(change),
+            (FileChange::Closed, CommandState::Killed) => {
                 (self.may_be_torn, self.torn) = (true, Some(content.bytes));
             }
         }

@@ -31,6 +31,8 @@ pub(super) enum FileChange {
 pub(super) struct FileChanges {
     /// The last one.
     pub(super) last: Option<FileChange>,
+    /// Whether one of them was [`FileChange::Closed`].
+    pub(super) closed: bool,
     /// Whether its folder is gone: there will be no more changes.
     pub(super) folder_gone: bool,
 }
@@ -132,7 +134,7 @@ fn deliver(folders: &mut Folders, folder: i32, flags: ReadFlags, name: &[u8]) {
     if flags.contains(ReadFlags::QUEUE_OVERFLOW) {
         // Events were dropped: which ones is not known.
         let all = folders.values().flat_map(BTreeMap::values);
-        return all.for_each(|file| file.note(|changes| changes.last = Some(FileChange::Closed)));
+        return all.for_each(|file| file.note(FileChange::Closed));
     }
     if flags.intersects(ReadFlags::MOVE_SELF | ReadFlags::IGNORED) {
         // The watch of a folder that is deleted, or no longer mounted, ends with `IGNORED`.
@@ -141,12 +143,11 @@ fn deliver(folders: &mut Folders, folder: i32, flags: ReadFlags, name: &[u8]) {
             false => folders.get(&folder).cloned(),
         };
         let files = files.unwrap_or_default();
-        return files.values().for_each(|file| file.note(|changes| changes.folder_gone = true));
+        return files.values().for_each(|file| file.update(|changes| changes.folder_gone = true));
     }
     if let Some(file) = folders.get(&folder).and_then(|files| files.get(OsStr::from_bytes(name))) {
         let replaced = flags.contains(ReadFlags::MOVED_TO);
-        let change = if replaced { FileChange::Replaced } else { FileChange::Closed };
-        file.note(|changes| changes.last = Some(change));
+        file.note(if replaced { FileChange::Replaced } else { FileChange::Closed });
     }
 }
 
@@ -155,8 +156,15 @@ impl WatchedFile {
         self.changes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn note(&self, change: impl FnOnce(&mut FileChanges)) {
-        change(&mut self.lock());
+    fn note(&self, change: FileChange) {
+        self.update(|changes| {
+            changes.last = Some(change);
+            changes.closed |= change == FileChange::Closed;
+        });
+    }
+
+    fn update(&self, update: impl FnOnce(&mut FileChanges)) {
+        update(&mut self.lock());
         self.changed.notify_one();
     }
 }
@@ -220,7 +228,8 @@ mod tests {
     }
 
     fn last(change: FileChange) -> FileChanges {
-        FileChanges { last: Some(change), folder_gone: false }
+        let closed = change == FileChange::Closed;
+        FileChanges { last: Some(change), closed, folder_gone: false }
     }
 
     #[tokio::test]
@@ -245,8 +254,12 @@ mod tests {
             fs::rename(&path, folder.path().join("away")).unwrap();
             fs::rename(folder.path().join("away"), &path).unwrap();
         }
+        assert_eq!(watch.pending(), last(FileChange::Replaced));
         fs::write(&path, "2").unwrap();
-        assert_eq!(watch.pending(), last(FileChange::Closed));
+        fs::rename(&path, folder.path().join("away")).unwrap();
+        fs::rename(folder.path().join("away"), &path).unwrap();
+        let both = FileChanges { closed: true, ..last(FileChange::Replaced) };
+        assert_eq!(watch.pending(), both);
         folder.close().unwrap();
         assert!(watch.changes().await.folder_gone);
     }

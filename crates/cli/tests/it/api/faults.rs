@@ -135,6 +135,27 @@ fn a_store_that_is_away_is_told_from_one_that_refuses() {
     running.exits(128 + 15);
 }
 
+/// A program without signal handlers hears of the end of its hold in time.
+#[test]
+fn events_say_that_a_hold_runs_out() {
+    if service(TEST_POSTGRES).is_none() {
+        return;
+    }
+    let server = RedisServer::start(RedisOptions::default()).unwrap();
+    let proxy = Proxy::start(server.port()).unwrap();
+    let (tenure, script) = (Tenure::new(), format!("trap '' TERM; {}", stay("a.api")));
+    let store = format!("redis://127.0.0.1:{}/0", proxy.port());
+    let before = ["run", "--store", &store, "--duty", "g/d", "--ttl", "5s"];
+    let running = tenure.start("a", &[&before[..], &["--", "sh", "-c", &script]].concat());
+    let mut events = socket(&tenure, "a").connect().unwrap();
+    events.send("GET", "/events", &[], b"").unwrap();
+    proxy.cut();
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut events.0, &mut text).unwrap();
+    assert!(text.contains("event: hold") && text.contains("event: draining"), "{text}");
+    drop(running);
+}
+
 /// In a cursor file, nobody else can take the duty: the program is fenced by its own lease.
 #[test]
 fn a_program_on_a_cursor_file_that_was_stopped_past_the_ttl_cannot_commit() {

@@ -4,7 +4,7 @@ use rustix::process::Signal;
 
 use super::{Connection, Place, run_on};
 use crate::running::STAY;
-use crate::tenure::Tenure;
+use crate::tenure::{Ran, Tenure};
 
 /// Starts a command that stays; returns the place of its API after `count` grants.
 fn places(tenure: &Tenure, count: usize) -> Vec<Place> {
@@ -53,6 +53,11 @@ fn a_port_needs_the_secret_of_the_grant_and_its_own_host() {
     assert_eq!(first.put(&[], "2").result(), (409, "fenced".to_owned()));
     assert_eq!(first.get("/checkpoint").result(), (409, "fenced".to_owned()));
     assert_eq!(second.get("/checkpoint").body, b"1");
+    for words in [&["checkpoint", "get"][..], &["hold", "show"], &["hold", "check"]] {
+        let mut command = tenure.command(words);
+        command.env("TENURE_API", format!("http://{address}")).env("TENURE_API_TOKEN", token);
+        Ran::of(command.output().unwrap()).refused_with("ST020", 6);
+    }
     running.signal(Signal::TERM);
     running.exits(128 + 15);
 }

@@ -184,6 +184,8 @@ fn outside_of_run_a_checkpoint_is_put_under_a_claim() {
     held_by.refused_with("ST025", 6);
     assert!(held_by.stderr.contains("hint: take it from its holder with --force"), "{held_by:?}");
     assert_eq!(api.get("/checkpoint").version(), 2);
+    let preview = put(&["g/d", "one", "--dry-run", "--json"]).json();
+    assert!(preview["version"] == 3 && preview["held_by"].is_string(), "{preview}");
     put(&["g/d", "one", "--force"]).ok();
     tenure.said(&running, "\"event\":\"revoked\"");
     running.signal(Signal::TERM);

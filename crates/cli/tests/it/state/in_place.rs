@@ -19,7 +19,8 @@ fn writes_in_place_are_stored_when_they_are_whole() {
     let store = tenure.sqlite("tenure.db");
     let running = tenure.start("a", &run_with(&store, "cursor.json", &[], &script));
     let reaches = |content: &str| {
-        wait_until(content, LIMIT, || stored(&tenure).as_deref() == Some(content)).unwrap();
+        let seen = wait_until(content, LIMIT, || stored(&tenure).as_deref() == Some(content));
+        assert!(seen.is_ok(), "{content}: {:?}", tenure.text("a.err"));
     };
     reaches("{\"n\": 1}");
     std::fs::write(tenure.path("go"), "\n").unwrap();
@@ -87,6 +88,24 @@ fn a_process_that_did_not_write_a_file_does_not_keep_it_from_the_store() {
         let get = || tenure.run(&["checkpoint", "get", &format!("poll/{target}")]);
         wait_until(target, LIMIT, || get().code == Some(0)).unwrap();
     }
+    running.signal(Signal::TERM);
+    running.exits(0);
+}
+
+/// What a poll has left half-written is not the state that the next one begins with.
+#[test]
+fn the_poll_after_a_killed_one_begins_with_what_is_stored() {
+    let tenure = Tenure::new();
+    let script = "n=$(cat at-x 2> none || echo 1000); echo $n >> seen
+        if [ $n = 1002 ] && ! [ -e torn ]; then
+            touch torn; exec 9> at-x; printf 10 >&9; exec tail -f /dev/null
+        fi
+        echo $((n + 1)) > at-x";
+    let words = ["poll", "--targets", "list:x", "--every", "300ms", "--timeout", "1s"];
+    let grace = ["--grace", "100ms", "--state", "at-{}", "--", "sh", "-c", script];
+    let running = tenure.start("a", &[&words[..], &grace].concat());
+    let seen = tenure.lines("seen", 5);
+    assert_eq!(seen[..5], ["1000", "1001", "1002", "1002", "1003"]);
     running.signal(Signal::TERM);
     running.exits(0);
 }

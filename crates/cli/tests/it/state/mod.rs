@@ -16,7 +16,7 @@ use crate::api::shared_stores;
 use crate::running::{LIMIT, STAY, all_gone};
 use crate::tenure::{Ran, Tenure};
 
-/// Arguments of `tenure run --state` for the duty `g/d`.
+/// Arguments of `tenure run --state` for the duty `g/d`, with a TTL that a busy machine keeps.
 fn run_with<'a>(
     store: &'a str,
     file: &'a str,
@@ -24,7 +24,7 @@ fn run_with<'a>(
     script: &'a str,
 ) -> Vec<&'a str> {
     let before = ["run", "--store", store, "--duty", "g/d", "--state", file];
-    let ttl = if options.contains(&"--ttl") { &[][..] } else { &["--ttl", "3s"] };
+    let ttl = if options.contains(&"--ttl") { &[][..] } else { &["--ttl", "30s"] };
     [&before[..], ttl, options, &["--", "sh", "-c", script]].concat()
 }
 
@@ -272,7 +272,7 @@ fn a_file_that_is_replaced_while_it_is_read_is_whole() {
 }
 
 #[test]
-fn the_cursor_of_a_cursor_file_store_is_no_state_file() {
+fn a_file_of_the_store_is_no_state_file() {
     let tenure = Tenure::new();
     for file in ["cursor.json", "./cursor.json"] {
         let ran = tenure.run(&run_with("file:cursor.json", file, &[], "true"));
@@ -280,6 +280,16 @@ fn the_cursor_of_a_cursor_file_store_is_no_state_file() {
         assert!(ran.stderr.contains("is the cursor of the store"), "{ran:?}");
     }
     assert!(!tenure.path("cursor.json").exists());
+    for (store, file) in [
+        ("file:cursor.json", "cursor.json.partition-1"),
+        ("file:cursor.json", "./cursor.json.partition-{}"),
+        ("sqlite:tenure.db", "tenure.db"),
+        ("sqlite:tenure.db", "./tenure.db-wal"),
+    ] {
+        let ran = tenure.run(&run_with(store, file, &["--state-import"], "true"));
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+        assert!(ran.stderr.contains("is a file of the store"), "{ran:?}");
+    }
 }
 
 /// A file of several duties would be overwritten by each of them.
@@ -324,6 +334,14 @@ fn a_file_that_changes_all_the_time_is_stored_now_and_then() {
     assert_eq!(stored(&tenure).as_deref(), Some("{\"n\": 400}\n"));
     let most = took.as_millis() as u64 / 200 + 2;
     assert!(versions(&tenure) <= most, "{} versions in {took:?}", versions(&tenure));
+    // It is stored also while it never rests.
+    let store = tenure.sqlite("tenure.db");
+    let script = format!("{WRITE}; while :; do n=$((n + 1)); write $n; done");
+    let before = versions(&tenure);
+    let running = tenure.start("a", &run_with(&store, "cursor.json", &[], &script));
+    wait_until("some is stored", LIMIT, || versions(&tenure) >= before + 3).unwrap();
+    running.signal(Signal::TERM);
+    running.exits(128 + 15);
     // Every stored version was a whole one.
     let history = tenure.run(&["checkpoint", "history", "g/d", "--json"]).json();
     for old in history["checkpoints"].as_array().unwrap() {
@@ -393,7 +411,8 @@ fn a_killed_host_is_continued_from_what_it_has_stored() {
     let (tenure, other) = (Tenure::new(), Tenure::new());
     let store = tenure.sqlite("tenure.db");
     let script = format!("{WRITE}; n=0; echo $$ > pid; while :; do n=$((n + 1)); write $n; done");
-    let first = tenure.start("a", &run_with(&store, "cursor.json", &[], &script));
+    let ttl = ["--ttl", "3s"];
+    let first = tenure.start("a", &run_with(&store, "cursor.json", &ttl, &script));
     let n = |text: &str| serde_json::from_str::<Value>(text).ok()?["n"].as_u64();
     let at = || stored(&tenure).and_then(|text| n(&text)).unwrap_or(0);
     wait_until("some is stored", LIMIT, || at() >= 3).unwrap();
@@ -406,7 +425,7 @@ fn a_killed_host_is_continued_from_what_it_has_stored() {
         kill_process(pid, Signal::KILL).unwrap();
     }
     wait_until("the program is gone", LIMIT, || all_gone(&tenure.pids("pid", 1))).unwrap();
-    let ran = other.run(&run_with(&store, "cursor.json", &[], "cat cursor.json"));
+    let ran = other.run(&run_with(&store, "cursor.json", &ttl, "cat cursor.json"));
     let got = n(&ran.ok()).unwrap();
     // The store may lag behind the file, and never leads it.
     assert!(got >= known && got <= n(&tenure.text("cursor.json")).unwrap(), "{got} {known}");

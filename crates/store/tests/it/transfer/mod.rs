@@ -118,6 +118,12 @@ impl Stores {
         outcome
     }
 
+    /// Returns the report in the other store.
+    async fn report(&self) -> Option<String> {
+        let found = self.to.reports(&[duty("a")]).await.unwrap().remove(0)?;
+        Some(String::from_utf8(found.document.as_bytes().to_vec()).unwrap())
+    }
+
     /// The checkpoint is valid on one side at most. It is valid on none only while the old side
     /// reports that it is being moved.
     async fn one_side_at_most(&self, sources: &[DutyKey], target: &DutyKey) -> bool {
@@ -171,6 +177,7 @@ async fn a_move_that_is_killed_at_any_step_can_be_run_again() {
         loop {
             let stores = Stores::new();
             let (player, hold) = stores.work("a", "x").await;
+            player.report(&hold, "report").await;
             player.release(&hold).await;
             let life = CallBudget::new(steps, last_happens);
             let mortal = |store: &Arc<dyn Store>| -> Arc<dyn Store> {
@@ -190,6 +197,7 @@ async fn a_move_that_is_killed_at_any_step_can_be_run_again() {
             let moved = load(&stores.to, &duty("a")).await.unwrap().unwrap();
             assert_eq!(moved.document, Document::new(*b"x").unwrap());
             assert!(moved.epoch > hold.epoch);
+            assert_eq!(stores.report().await.as_deref(), Some("report"));
             if let Some(outcome) = done {
                 assert_eq!(outcome.unwrap(), MoveOutcome::Moved);
                 break;
@@ -308,7 +316,7 @@ async fn a_move_back_ends_where_it_began() {
 }
 
 #[tokio::test]
-async fn a_duty_without_a_checkpoint_takes_its_epoch_along() {
+async fn a_duty_without_a_checkpoint_takes_its_epoch_and_its_report_along() {
     let stores = Stores::new();
     let player = Player::join(&worker(&stores.from), "worker", LONG).await;
     for _ in 0..5 {
@@ -317,7 +325,9 @@ async fn a_duty_without_a_checkpoint_takes_its_epoch_along() {
     }
     let hold = player.hold("a").await;
     player.release(&hold).await;
-    assert_eq!(stores.run(false).await.unwrap(), MoveOutcome::OnlyEpoch);
+    player.report(&player.hold("a").await, "report").await;
+    assert_eq!(stores.run(true).await.unwrap(), MoveOutcome::OnlyEpoch);
+    assert_eq!(stores.report().await.as_deref(), Some("report"));
     let next = Player::join(&worker(&stores.to), "next", LONG).await;
     assert!(next.hold("a").await.epoch > hold.epoch);
 }
