@@ -79,7 +79,8 @@ fn a_process_that_did_not_write_a_file_does_not_keep_it_from_the_store() {
         esac
         exec tail -f /dev/null";
     rustix::fs::mkfifoat(rustix::fs::CWD, tenure.path("go"), rustix::fs::Mode::RWXU).unwrap();
-    let words = ["poll", "--targets", "list:noisy,quiet,own", "--timeout", "60s", "--every", "60s"];
+    let words = ["poll", "--targets", "list:noisy,quiet,own", "--timeout", "60s", "--every", "1s"];
+    let words = [&words[..], &["--grace", "500ms", "--drain", "1s"]].concat();
     let words = [&words[..], &["--state", "at-{}", "--", "sh", "-c", script, "sh", "{}"]].concat();
     let running = tenure.start("a", &words);
     wait_until("both are killed", LIMIT, || zombies_below(running.pid()) == 2).unwrap();
