@@ -158,10 +158,10 @@ fn a_run_that_is_refused_before_its_command_starts_is_not_interrupted() {
     let tenure = Tenure::new();
     let (store, options) =
         (tenure.sqlite("tenure.db"), ["--interrupted", "skip", "--state", "s.json"]);
-    std::fs::write(tenure.path("s.json"), "1").unwrap();
+    fs::write(tenure.path("s.json"), "1").unwrap();
     let ran = tenure.run(&once(&store, "366d", &options, NOTE));
     assert!(ran.code == Some(125) && ran.stderr.contains("DT019: "), "{ran:?}");
-    std::fs::remove_file(tenure.path("s.json")).unwrap();
+    fs::remove_file(tenure.path("s.json")).unwrap();
     tenure.run(&once(&store, "366d", &options, NOTE)).ok();
     assert_eq!(ledger(&tenure).len(), 1);
 }
