@@ -40,7 +40,7 @@ impl Engine {
         let fits = group.admits(layout, false, false);
         match fits.and_then(|_| self.agree_on_ttl(&group, members, now)) {
             Ok(ttl) => {
-                if group.settings != Some((ttl, layout)) {
+                if group.settings != Some((ttl, layout)) && !self.is_closing() {
                     self.settle(group.clone(), ttl, document.version, now);
                 }
                 Some(group)

@@ -136,6 +136,11 @@ impl Engine {
         }
     }
 
+    /// Whether this member closes its session, or has closed it.
+    pub(super) fn is_closing(&self) -> bool {
+        matches!(self.phase, MemberPhase::Closing(_) | MemberPhase::Over)
+    }
+
     /// Whether the current phase waits for this response.
     fn is_awaited(&mut self, ticket: Ticket) -> bool {
         self.phase.attempt().is_some_and(|attempt| attempt.ticket == Some(ticket))

@@ -2,6 +2,7 @@
 
 use super::super::*;
 use super::bench::*;
+use crate::Ttl;
 use crate::store::{Closed, KeptAlive};
 
 /// A member that cannot close because of a pending claim waits for it without a busy loop.
@@ -47,6 +48,21 @@ fn a_session_that_this_member_closes_is_not_lost() {
     assert!(bench.asked.iter().any(|(_, request)| is_close(request)));
     bench.step(EngineEvent::Answered(ticket, StoreResponse::KeepAlive(Ok(KeptAlive::Ended))));
     assert!(!bench.recorded(Change::SessionLost));
+    bench.answer(is_close, StoreResponse::Close(Ok(Closed::Closed)));
+    assert!(bench.did(|effect| *effect == Effect::End(EngineExit::Left)));
+}
+
+/// A look that was on its way shows a document that this member would change.
+#[test]
+fn a_member_that_closes_its_session_writes_no_settings() {
+    let mut bench = Bench::new();
+    bench.list(&["d"]);
+    bench.join();
+    assert!(bench.asked.iter().any(|(_, request)| is_look(request)));
+    bench.step(EngineEvent::Leave);
+    bench.group.settings = Some((Ttl::new(Duration::from_secs(5)).unwrap(), Layout::Targets));
+    bench.see(&[], &[]);
+    assert!(bench.asked(is_settle).is_none());
     bench.answer(is_close, StoreResponse::Close(Ok(Closed::Closed)));
     assert!(bench.did(|effect| *effect == Effect::End(EngineExit::Left)));
 }
