@@ -49,6 +49,7 @@ crate::text_enum! {
         R20Views "r20-views" "Duties are shed although members see different groups."
         R21Wait "r21-wait" "Claims are sent at once after the store was unreachable or reset."
         R21Own "r21-own" "The wait after a reset ignores the TTLs of other members."
+        R21Look "r21-look" "A look after a reset makes the wait for forgotten sessions shorter."
         R21Early "r21-early" "Claims are sent before other members know of a longer TTL."
         R22Evict "r22-evict" "An evicted instance can still renew its session."
         R22Progress "r22-progress" "Work without progress is not stopped."

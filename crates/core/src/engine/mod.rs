@@ -172,7 +172,7 @@ impl Engine {
     /// Creates a member that has not joined yet. `seed` is 128 random bits of its own.
     pub fn new(settings: MemberSettings, seed: u128, now: LocalInstant) -> Self {
         Self {
-            group_ttl: GroupTtl { longest: settings.ttl, is_known: false },
+            group_ttl: GroupTtl { longest: settings.ttl, is_known: false, written: None },
             name: settings.name.clone(),
             settings,
             random: SplitMix64::new(seed),

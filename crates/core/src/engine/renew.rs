@@ -156,7 +156,7 @@ impl Engine {
         if (early || reset || self.trouble) && !Mutant::R21Wait.is_on() {
             // By then earlier holders have stopped by themselves, even if their clocks run slow.
             let own = Mutant::R21Own.is_on().then_some(self.settings.ttl);
-            let until = now.plus(own.unwrap_or(self.group_ttl.longest).get() * 51 / 50);
+            let until = now.plus(own.unwrap_or(self.group_ttl.to_outlast()).get() * 51 / 50);
             self.waiting = self.waiting.max(Some(until));
         }
         self.keeping = None;

@@ -3,7 +3,7 @@
 use super::super::*;
 use super::bench::*;
 use crate::Ttl;
-use crate::store::KeptAlive;
+use crate::store::{HoldFate, KeptAlive};
 
 fn ttl(seconds: u64) -> Ttl {
     Ttl::new(Duration::from_secs(seconds)).unwrap()
@@ -86,6 +86,58 @@ fn after_a_reset_the_longest_ttl_is_waited_for() {
     assert_eq!(waits(&[&["long"], &[]], &[]), seconds(10.2));
     // It joined while this member could not look.
     assert_eq!(waits(&[], &["long"]), seconds(20.4));
+}
+
+/// R21: a store that was adopted has dropped the sessions of members that still work. A look that
+/// shows this makes the wait for them no shorter, and the session is verified at once.
+#[test]
+fn a_look_after_a_reset_makes_no_wait_shorter() {
+    let mut bench = Bench::holding();
+    bench.look(&["long"], &[("d", Some(("me", 5)))]);
+    bench.keep(&[HoldFate::Kept]);
+    bench.asked.clear();
+    bench.run_until(1_000);
+    bench.look_at_nobody(&[("d", None)]);
+    assert!(!bench.recorded(Change::GroupTtl));
+    assert!(bench.asked(is_settle).is_none(), "the document has the longer TTL");
+    let ended = bench.now;
+    bench.answer(is_keep, StoreResponse::KeepAlive(Ok(KeptAlive::Ended)));
+    let until = bench.engine.waiting.unwrap();
+    assert_eq!(until.since(at(ended)), ttl(20).get() * 51 / 50);
+}
+
+/// R21: others may have joined between the first two times that a member read the group. Until a
+/// look has shown its session, the document says what it has to wait for.
+#[test]
+fn before_a_complete_look_the_document_says_how_long_to_wait() {
+    let mut bench = Bench::new();
+    bench.list(&["d"]);
+    bench.join();
+    bench.group.settings = Some((ttl(20), Layout::Targets));
+    bench.look_at_nobody(&[]);
+    assert!(bench.asked(is_settle).is_none());
+    let ended = bench.now;
+    bench.answer(is_keep, StoreResponse::KeepAlive(Ok(KeptAlive::Ended)));
+    assert_eq!(bench.engine.waiting.unwrap().since(at(ended)), ttl(20).get() * 51 / 50);
+}
+
+/// R21: during the wait, other members that lost their sessions read the document, too.
+#[test]
+fn a_member_that_waits_leaves_the_longer_ttl_in_the_document() {
+    let mut bench = Bench::holding();
+    bench.run_until(3_400);
+    bench.answer(is_keep, StoreResponse::KeepAlive(Ok(KeptAlive::Ended)));
+    bench.stopped("d", 5);
+    bench.open();
+    bench.group.settings = Some((ttl(20), Layout::Targets));
+    bench.see(&[], &[("d", None)]);
+    assert_eq!(bench.engine.waiting, Some(at(3_400).plus(ttl(20).get() * 51 / 50)));
+    assert!(bench.asked(is_settle).is_none());
+    bench.asked.clear();
+    // Nobody with that TTL is left, and the wait is over.
+    bench.engine.waiting = None;
+    bench.look(&[], &[("d", None)]);
+    assert!(bench.asked(is_settle).is_some());
 }
 
 /// What a member knows is in its note at once, because others wait for it.

@@ -160,11 +160,28 @@ impl Bench {
         others: &[&str],
         holders: &[(&str, Option<(&str, u64)>)],
     ) {
-        let mut members: Vec<_> =
-            others.iter().map(|name| member(name, 9, self.engine.view)).collect();
         let mut me = member("me", 0, self.engine.view);
         (me.nonce, me.note) = (Some(self.nonce()), note);
-        members.push(me);
+        self.see_members(Some(me), others, holders);
+    }
+
+    /// Looks again, with a response that shows neither this member nor any other: the store has
+    /// dropped all sessions.
+    pub(super) fn look_at_nobody(&mut self, holders: &[(&str, Option<(&str, u64)>)]) {
+        self.step(EngineEvent::Hint);
+        self.now += 20;
+        self.step(EngineEvent::Tick);
+        self.see_members(None, &[], holders);
+    }
+
+    fn see_members(
+        &mut self,
+        me: Option<Member>,
+        others: &[&str],
+        holders: &[(&str, Option<(&str, u64)>)],
+    ) {
+        let others = others.iter().map(|name| member(name, 9, self.engine.view));
+        let mut members: Vec<_> = others.chain(me).collect();
         members.sort_by(|a, b| a.instance.cmp(&b.instance));
         let holders = holders.iter().map(|(duty, of)| Holder {
             duty: key(duty),
