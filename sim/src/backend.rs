@@ -283,17 +283,22 @@ impl SimStore {
                 ("a new leader: sessions live for a whole TTL".to_owned(), false)
             }
             Kind::RedisAof => {
-                let floor = self.floor(at);
-                // The floor is a time in microseconds, far from the end of the range.
-                let adopt = Adopt { entropy: rng.wide(), floor };
-                let _ = now(self.memory.adopt(&adopt));
+                let what = self.adopt(at, rng);
                 self.incarnation += 1;
                 self.ends = Some(Ends::default());
-                (format!("sessions are gone, epochs continue above {floor}"), true)
+                (what, true)
             }
             // Beliefs are not judged for lossy stores.
             Kind::Lossy => (self.fail_over(at, rng), false),
         }
+    }
+
+    /// Adopts the store: all sessions end. Returns a description of the effect.
+    pub fn adopt(&mut self, at: Nanos, rng: &mut SimRng) -> String {
+        let floor = self.floor(at);
+        // The floor is a time in microseconds, far from the end of the range.
+        let _ = now(self.memory.adopt(&Adopt { entropy: rng.wide(), floor }));
+        format!("sessions are gone, epochs continue above {floor}")
     }
 
     fn fail_over(&mut self, at: Nanos, rng: &mut SimRng) -> String {

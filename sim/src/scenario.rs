@@ -75,6 +75,9 @@ text_enum! {
         StoreAway "store-away"
         /// The store ends a session early.
         EarlyRevoke "early-revoke"
+        /// An operator adopts the store while members use it: it drops all sessions, and no handle
+        /// is told.
+        StoreAdopt "store-adopt"
         /// Local clocks run up to nine per cent too fast or too slow.
         ClockRate "clock-rate"
         /// Local clocks run slower than any margin allows.
@@ -108,6 +111,9 @@ text_enum! {
     }
 }
 
+/// Faults that are drawn apart.
+const ADDED_LATER: [Fault; 2] = [Fault::TtlChange, Fault::StoreAdopt];
+
 impl Fault {
     /// Whether it applies during the whole run, until faults end; the others are single events.
     pub fn is_ambient(self) -> bool {
@@ -128,6 +134,7 @@ impl Fault {
     fn fits(self, kind: Kind, layout: Layout) -> bool {
         match self {
             Self::EarlyRevoke => kind == Kind::Etcd,
+            Self::StoreAdopt => kind == Kind::Durable,
             Self::DutiesChange | Self::DutiesPause | Self::ListFails => layout == Layout::Targets,
             _ => true,
         }
@@ -143,6 +150,8 @@ pub struct Scenario {
     pub kind: Kind,
     /// The TTL of all members at first, and the longer one of two.
     pub ttl: Ttl,
+    /// Whether all machines but the first have the other one of two TTLs.
+    pub mixed: bool,
     /// Number of machines; each runs one process at a time.
     pub slots: usize,
     /// The weights of the machines.
@@ -200,10 +209,13 @@ impl Scenario {
         };
         let duties = if layout == Layout::Standby { 1 } else { duties };
         let mut faults = swarm(&mut rng, kind, layout);
-        // Drawn apart from the other faults, which a seed has had before this one was added.
+        // Drawn apart from the other faults, which a seed has had before these were added.
         if SimRng::new(seed ^ 0x771).chance(200) {
             faults.insert(Fault::TtlChange);
         }
+        let mut apart = SimRng::new(seed ^ 0xad0);
+        let adopts = Fault::StoreAdopt.fits(kind, layout) && apart.chance(250);
+        faults.extend(adopts.then_some(Fault::StoreAdopt));
         let rates = (0..slots).map(|_| rate(&mut rng, &faults)).collect();
         let weighted = rng.chance(200);
         let weight = |rng: &mut SimRng| if weighted { rng.between(1, 3) as u32 } else { 1 };
@@ -219,6 +231,7 @@ impl Scenario {
             seed,
             kind,
             ttl,
+            mixed: adopts && apart.chance(500),
             slots,
             weights: (0..slots).map(|_| weight(&mut rng)).collect(),
             rooms,
@@ -295,7 +308,7 @@ fn swarm(rng: &mut SimRng, kind: Kind, layout: Layout) -> BTreeSet<Fault> {
     let per_mille = rng.between(100, 600);
     let mut faults: BTreeSet<Fault> = Fault::ALL
         .iter()
-        .filter(|fault| **fault != Fault::TtlChange && fault.fits(kind, layout))
+        .filter(|fault| !ADDED_LATER.contains(fault) && fault.fits(kind, layout))
         .filter(|_| rng.chance(per_mille))
         .copied()
         .collect();

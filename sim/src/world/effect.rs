@@ -6,10 +6,11 @@ use tenure_core::engine::{Effect, EngineExit, GroupConfig, GroupView, StopReason
 use tenure_core::invariant::Step;
 use tenure_core::roster::{Pin, RosterDuty, RosterMember, plan};
 use tenure_core::store::Member;
-use tenure_core::{Change, Code, Deadline, DutyId, Epoch, Hold, InstanceId, Nonce, Record};
+use tenure_core::{Change, Code, Deadline, DutyId, Epoch, Hold, InstanceId, Record};
 
 use super::process::{Process, ProcessState};
 use super::{Pid, ScheduledItem, Shed, SimWorld, describe};
+use crate::Nanos;
 use crate::check::{self, DutyMove, Final, Outlived, Promise, WorkTurn};
 use crate::worker::{SimWork, WorkMode};
 
@@ -264,8 +265,8 @@ impl SimWorld {
     }
 
     /// Handles the loss of all sessions by the store. Beliefs under them are excused from here on,
-    /// and their members have to wait. `live`: the sessions before the loss.
-    pub(super) fn forget_sessions(&mut self, live: &[Option<Nonce>]) {
+    /// and their members have to wait. `live`: the members before the loss.
+    pub(super) fn forget_sessions(&mut self, live: &[Member]) {
         let reset = self.story.witnesses.len();
         let mut members = Vec::new();
         for pid in 0..self.processes.len() {
@@ -277,12 +278,27 @@ impl SimWorld {
             };
             // A process that had lost its session before learns only of that. A process that has
             // not learned that it joined cannot know that it was a member.
-            let saw = engine.is_member() && live.contains(&Some(session.nonce));
-            members.extend(saw.then(|| id.clone()));
+            let lived = live.iter().find(|member| member.nonce == Some(session.nonce));
+            let saw = lived.filter(|_| engine.is_member());
+            members.extend(saw.map(|_| id.clone()));
+            let until = saw.map(|member| self.now + member.remaining.as_nanos() as Nanos);
             self.forgotten.entry(session.nonce).or_insert(reset);
+            self.processes[pid].forgotten = until.map(|until| (reset, until));
             works.iter().for_each(|(duty, epoch)| self.believe(pid, duty, *epoch));
         }
         self.story.witnesses.push(members);
+    }
+
+    /// Strikes a resumed process from the members at a reset if its session would have ended during
+    /// its pause: it learns only of that, as it would without the reset.
+    pub(super) fn sleep_through_reset(&mut self, pid: Pid) {
+        let process = &mut self.processes[pid];
+        let Some((reset, until)) = process.forgotten.take() else { return };
+        // By its own count the session ended before: by the margin, on a clock that may be fast.
+        let early = process.ttl.get().as_nanos() as Nanos * 3 / 10;
+        if self.now + early >= until {
+            self.story.witnesses[reset].retain(|member| *member != process.id);
+        }
     }
 
     /// Excuses the further beliefs of a process, because the store has ended its holds early.

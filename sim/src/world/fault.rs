@@ -38,6 +38,7 @@ impl SimWorld {
         match fault {
             Fault::StoreRestart | Fault::StoreAway => self.lose_store(fault),
             Fault::Storm => self.storm(),
+            Fault::StoreAdopt => self.adopt(),
             Fault::TtlChange => self.change_ttl(),
             Fault::DutiesChange => self.change_duties(),
             Fault::DutiesPause => self.pause_duty(),
@@ -105,6 +106,7 @@ impl SimWorld {
         }
         self.processes[pid].life = ProcessState::Runs;
         self.say(pid, || "! resumes".to_owned());
+        self.sleep_through_reset(pid);
         self.watch_wake(pid);
         for item in std::mem::take(&mut self.processes[pid].backlog) {
             let after = self.rng.below(2_000_000);
@@ -145,7 +147,7 @@ impl SimWorld {
         self.trace.line(self.now, "store", || format!("! {}", fault.as_str()));
         self.backend.go_away(self.now + long);
         if fault == Fault::StoreRestart {
-            let live: Vec<_> = self.backend.members().iter().map(|one| one.nonce).collect();
+            let live = self.backend.members();
             let (what, ends) = self.backend.restart(self.now, &mut self.rng);
             self.trace.line(self.now, "store", || format!("! restarts: {what}"));
             if ends {
@@ -154,6 +156,28 @@ impl SimWorld {
             self.excuse_no_longer();
         }
         self.after(long, ScheduledItem::StoreBack);
+    }
+
+    /// Has an operator adopt the store, often while a member with the longer TTL cannot learn of it
+    /// for a while.
+    fn adopt(&mut self) {
+        let running = self.slots.iter().flatten().copied();
+        let long = |pid: &Pid| self.processes[*pid].ttl == self.scenario.ttl;
+        let long: Vec<Pid> = running.filter(long).collect();
+        if self.rng.chance(700)
+            && let Some(pid) = self.rng.pick(&long)
+        {
+            let fault = if self.rng.chance(500) { Fault::Pause } else { Fault::PartitionBoth };
+            self.strike(fault, pid);
+        }
+        let live = self.backend.members();
+        let what = self.backend.adopt(self.now, &mut self.rng);
+        self.trace.line(self.now, "store", || format!("! is adopted: {what}"));
+        self.forget_sessions(&live);
+        // The others learn of it by a look, or by their next keep-alive.
+        if self.rng.chance(500) {
+            self.hint_all();
+        }
     }
 
     pub(super) fn store_back(&mut self) {

@@ -313,7 +313,8 @@ impl SimWorld {
 
     fn settings(&self, slot: usize, instance: InstanceId) -> MemberSettings {
         let given = &self.scenario;
-        let ttl = if self.shorter { given.short_ttl() } else { given.ttl };
+        let other = given.mixed && slot > 0;
+        let ttl = if self.shorter != other { given.short_ttl() } else { given.ttl };
         let mut settings = MemberSettings::new(self.group.clone(), instance, ttl, given.layout);
         settings.weight = given.weights.get(slot).copied().unwrap_or(1);
         settings.drain = given.drain;
@@ -361,6 +362,7 @@ impl SimWorld {
             renewed: None,
             woke: None,
             slept: false,
+            forgotten: None,
             backlog: Vec::new(),
             tick_at: None,
             hinted: false,

@@ -72,6 +72,9 @@ pub(super) struct Process {
     pub(super) woke: Option<Nanos>,
     /// Whether it was paused for longer than the margin and its engine has not been stepped since.
     pub(super) slept: bool,
+    /// The reset that ended its session, and when the session would have ended without it; `None`
+    /// after a keep-alive that tells of the reset.
+    pub(super) forgotten: Option<(usize, Nanos)>,
     /// Messages that arrived while it was paused.
     pub(super) backlog: Vec<ScheduledItem>,
     /// The virtual instant of the scheduled tick.

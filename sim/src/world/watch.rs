@@ -73,7 +73,11 @@ impl SimWorld {
             return self.broken("release", what);
         }
         let before = match request {
-            StoreRequest::KeepAlive { .. } => process.renewed.replace(self.now),
+            StoreRequest::KeepAlive { .. } => {
+                // Its answer tells of a reset.
+                process.forgotten = None;
+                process.renewed.replace(self.now)
+            }
             StoreRequest::Open(_) => {
                 process.renewed = None;
                 None

@@ -143,12 +143,6 @@ pub(super) const JUDGES: &[Judge] = &[
         "postgres::checkpoint::a_batch_answers_per_item",
     ),
     test(
-        "r21-own",
-        Suite::Core,
-        Place::Engine,
-        "engine::tests::agree::after_a_reset_the_longest_ttl_is_waited_for",
-    ),
-    test(
         "r21-early",
         Suite::Core,
         Place::Engine,
@@ -283,16 +277,8 @@ pub(super) const SAMPLE: &[&str] = &[
 ];
 
 /// Mutants in code that a simulator runs, which only tests can judge.
-pub(super) const NOT_SIMULATED: &[&str] = &[
-    "r3-name",
-    "r8-whole",
-    "r9-report",
-    "r21-own",
-    "r21-early",
-    "r22-evict",
-    "r22-progress",
-    "r24-audit",
-];
+pub(super) const NOT_SIMULATED: &[&str] =
+    &["r3-name", "r8-whole", "r9-report", "r21-early", "r22-evict", "r22-progress", "r24-audit"];
 
 /// Rules that cannot be switched off, with the reason.
 pub(super) const WITHOUT: &[(&str, &str)] = &[
