@@ -15,8 +15,8 @@ crate::text_enum! {
         Acquired "acquired" "A duty was granted to it."
         TakenOver "taken_over"
             "It was granted a duty whose holder's session had expired."
-        AcquireFailed "acquire_failed"
-            "Another member holds the duty, or the request to the store failed."
+        AcquireFailed "acquire_failed" "Another member holds the duty."
+        ClaimFailed "claim_failed" "The store failed to grant duties, which is tried again."
         Renewed "renewed" "A keep-alive confirmed the hold."
         RenewFailed "renew_failed" "A keep-alive failed or timed out."
         Suspended "suspended"
@@ -57,6 +57,7 @@ impl Change {
         match self {
             Self::SessionLost | Self::Expired | Self::Revoked => LogLevel::Error,
             Self::JoinFailed
+            | Self::ClaimFailed
             | Self::RenewFailed
             | Self::ReleaseFailed
             | Self::Suspended

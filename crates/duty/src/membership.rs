@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tenure_core::engine::{EngineEvent, WorkOutcome};
-use tenure_core::{DutyKey, GroupName, Hold, InstanceId, Problem};
+use tenure_core::{DutyKey, GroupName, Hold, InstanceId, Problem, StoreError};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
@@ -41,6 +41,8 @@ pub enum MembershipEvent {
     },
     /// A request of this process was refused.
     Refused(Problem),
+    /// The store failed to grant a duty; this process tries again.
+    ClaimFailed(StoreError),
     /// Other members hold all duties; this process waits.
     Standby {
         /// The holder, if the group has one duty.
@@ -236,7 +238,13 @@ impl EventQueue {
             // Unlocks before the event is dropped: its guard then gives the duty back.
             return drop(queue);
         }
-        if matches!(event, MembershipEvent::Standby { .. } | MembershipEvent::Refused(_)) {
+        let replaces = matches!(
+            event,
+            MembershipEvent::Standby { .. }
+                | MembershipEvent::Refused(_)
+                | MembershipEvent::ClaimFailed(_)
+        );
+        if replaces {
             let kind = std::mem::discriminant(&event);
             queue.events.retain(|waiting| std::mem::discriminant(waiting) != kind);
         }

@@ -213,6 +213,26 @@ fn who_does_not_want_to_wait_is_told_who_holds_the_duty() {
     assert_eq!(tenure.run(&alone).code, Some(0));
 }
 
+/// A store that refuses a claim is not waited for with `--no-wait`, and is told otherwise.
+#[test]
+fn a_claim_that_the_store_refuses_is_told() {
+    let tenure = Tenure::new();
+    tenure.run(&["migrate"]).ok();
+    let connection = rusqlite::Connection::open(tenure.path("tenure.db")).unwrap();
+    let refuse =
+        "CREATE TRIGGER refuse BEFORE INSERT ON hold BEGIN SELECT RAISE(ABORT, 'refused'); END";
+    connection.execute_batch(refuse).unwrap();
+    drop(connection);
+    let ran = run(&tenure, &["--no-wait"], "echo never");
+    assert_eq!((ran.code, &*ran.stdout), (Some(125), ""), "{ran:?}");
+    assert!(ran.stderr.contains("ST029: ") || ran.stderr.contains("ST016: "), "{ran:?}");
+    let words = ["run", "--duty", "g/d", "--log-level", "warn", "--", "true"];
+    let running = tenure.start("a", &words);
+    tenure.said(&running, "\"event\":\"claim_failed\"");
+    running.signal(Signal::TERM);
+    running.exits(128 + 15);
+}
+
 /// A second instance waits for the first, then runs under a larger epoch.
 fn the_second_waits_for_the_first(store: &str) {
     let tenure = Tenure::new();

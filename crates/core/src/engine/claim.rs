@@ -9,6 +9,7 @@ use super::{
     StoreRequest, Ticket,
 };
 use crate::store::{ClaimRequest, Claimed};
+use crate::text::counted;
 use crate::{
     Change, Deadline, DutyId, DutyKey, Epoch, Hold, InstanceId, LocalInstant, Mark, Mutant,
     StoreError,
@@ -117,9 +118,12 @@ impl Engine {
     }
 
     fn claim_failed(&mut self, wishes: &[ClaimCandidate], error: &StoreError, now: LocalInstant) {
-        for ClaimCandidate { duty, .. } in wishes {
-            let (about, why) = (Some((duty, Epoch::ZERO)), error.problem().to_string());
-            self.record(now, Change::AcquireFailed, about, None, why);
+        if let [ClaimCandidate { duty, .. }, more @ ..] = wishes {
+            let mut why = error.problem().to_string();
+            if !more.is_empty() {
+                why = format!("{why}; {} with it", counted(more.len() as u64, "duty", "duties"));
+            }
+            self.record(now, Change::ClaimFailed, Some((duty, Epoch::ZERO)), None, why);
         }
         if Self::is_reset(error) {
             return self.session_ended(now, true, now);

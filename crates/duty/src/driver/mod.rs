@@ -20,6 +20,7 @@ use crate::DutyError;
 use crate::hold_state::DriverHandle;
 use crate::join::Join;
 use crate::membership::{EventQueue, Membership, MembershipEvent};
+use crate::observe::Operation;
 use call::CallResult;
 use holds::Holds;
 
@@ -188,6 +189,9 @@ impl Driver {
             && let Some(deadline) = self.holds.first_deadline()
         {
             observer.renewed(group, deadline.since(self.holds.clock.now()));
+        }
+        if let (Operation::Acquire, Some(error)) = (operation, &error) {
+            self.holds.events.push(MembershipEvent::ClaimFailed(error.clone()));
         }
         if let Some(error) = error.filter(|_| !self.joined) {
             if !error.may_pass() {

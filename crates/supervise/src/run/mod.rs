@@ -247,6 +247,9 @@ impl Runner {
                     let error = StoreError::refused(Code::Held, detail);
                     return self.leave(Err(SuperviseError::Held(error))).await;
                 }
+                Some(MembershipEvent::ClaimFailed(error)) if self.settings.no_wait => {
+                    return self.leave(Err(error.into())).await;
+                }
                 Some(MembershipEvent::Ended(Err(problem))) => {
                     return Err(DutyError::Refused(problem).into());
                 }
