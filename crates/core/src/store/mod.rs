@@ -93,9 +93,9 @@ pub use request::{
 ///
 /// **Housekeeping**
 ///
-/// 22. `forget` removes a duty that nobody holds: hold, checkpoint and history. It raises the floor
-///     of the group to the duty's epoch. All later grants in the group are above the floor, so a
-///     forgotten duty never comes back under an old epoch (R2).
+/// 22. `forget` removes a duty that nobody holds: hold, checkpoint, history and report. It raises
+///     the floor of the group to the duty's epoch. All later grants in the group are above the
+///     floor, so a forgotten duty never comes back under an old epoch (R2).
 /// 23. `adopt` ends every session and every hold, gives the store a new incarnation, and raises the
 ///     floor of the whole store: from then on every grant, in new groups too, is above every epoch
 ///     that the store can find and above the given floor. Checkpoints stay.

@@ -24,6 +24,7 @@ super::cases! { "report":
     a_report_outlives_hold_and_session,
     a_report_and_a_checkpoint_leave_each_other_alone,
     a_forgotten_report_does_not_come_back,
+    a_report_alone_is_forgotten,
     a_report_survives_an_adoption,
     a_report_causes_no_record,
     every_byte_of_a_report_is_kept,
@@ -260,6 +261,26 @@ async fn a_forgotten_report_does_not_come_back(kit: Kit) {
     assert_eq!(reported(&kit, &hold.duty).await, None);
     kit.hold(&a, "d").await;
     assert_eq!(reported(&kit, &hold.duty).await, None);
+}
+
+/// The record of the grant was lost, and nothing else knows the duty.
+async fn a_report_alone_is_forgotten(kit: Kit) {
+    let (a, hold) = held(&kit).await;
+    report(&kit, &a, &hold, "old").await;
+    kit.release(&a, &hold).await;
+    kit.place.lose_epoch(hold.duty.clone()).await;
+    let duties = [hold.duty.clone()];
+    match kit.store.forget(&duties, &reason("gone")).await.unwrap()[0] {
+        Forgotten::Forgotten { floor } => assert!(floor >= hold.epoch),
+        // It went with the grant.
+        Forgotten::Absent => {}
+        ref held => panic!("{held:?}"),
+    }
+    assert_eq!(reported(&kit, &hold.duty).await, None);
+    kit.hold(&a, "d").await;
+    assert_eq!(reported(&kit, &hold.duty).await, None);
+    let again = kit.store.forget(&[kit.duty("never")], &reason("gone")).await.unwrap();
+    assert_eq!(again, [Forgotten::Absent]);
 }
 
 async fn a_report_survives_an_adoption(kit: Kit) {

@@ -17,7 +17,13 @@ impl EtcdCall<'_> {
         duties: &[DutyKey],
     ) -> StoreResult<Vec<Option<DutyReport>>> {
         let names: Vec<String> = duties.iter().map(|duty| self.keys.report(duty)).collect();
-        let stored = self.cluster.read_by(&names, MAX_TXN_READS).await?;
+        let mut stored = self.cluster.read_by(&names, MAX_TXN_READS).await?;
+        let names: Vec<String> = duties.iter().map(|duty| self.keys.fence(duty)).collect();
+        // Read after the reports: a duty that is forgotten in between has none.
+        let fences = self.cluster.read_all(&names).await?;
+        for (stored, fence) in stored.iter_mut().zip(&fences) {
+            stored.take_if(|stored| !is_under(stored, fence.as_ref()));
+        }
         let stored = stored.iter().map(|found| found.as_ref().map(unpack).transpose());
         let stored = stored.collect::<StoreResult<Vec<_>>>()?;
         stored.iter().flatten().for_each(|stored| self.saw(stored.epoch));
@@ -94,6 +100,12 @@ impl EtcdCall<'_> {
     pub(super) async fn store_wall_clock(&self) -> StoreResult<Option<u64>> {
         Ok(None)
     }
+}
+
+/// Whether a report was written since its duty became known. An older version that forgets a duty
+/// deletes the fence and leaves the report; the next grant creates another fence.
+fn is_under(report: &KeyValue, fence: Option<&KeyValue>) -> bool {
+    fence.is_some_and(|fence| fence.create_revision < report.mod_revision)
 }
 
 fn unpack(found: &KeyValue) -> StoreResult<DutyReport> {

@@ -122,6 +122,7 @@ impl EtcdCall<'_> {
         };
         let fences = self.cluster.read_all(&names(&|duty| self.keys.fence(duty))).await?;
         let stored = self.cluster.read_by(&names(&|duty| self.keys.checkpoint(duty)), 16).await?;
+        let reports = self.cluster.read_by(&names(&|duty| self.keys.report(duty)), 16).await?;
         let parse = |found: &Option<KeyValue>| {
             found.as_ref().map(|found| FenceRecord::parse(&found.value)).transpose()
         };
@@ -137,10 +138,17 @@ impl EtcdCall<'_> {
             }
             let committed =
                 stored[n].as_ref().map(|found| key::unpack(&found.value)).transpose()?;
-            let granted = fence.as_ref().map_or(Epoch::ZERO, |fence| fence.epoch);
-            let epoch = granted.max(committed.as_ref().map_or(Epoch::ZERO, |stored| stored.epoch));
-            let last = fence.map(|fence| fence.instance);
-            let Some(last) = last.or_else(|| committed.map(|stored| stored.instance)) else {
+            let reported =
+                reports[n].as_ref().map(|found| key::unpack(&found.value)).transpose()?;
+            // The first of them names the instance; the newest epoch is that of the duty.
+            let records = [
+                fence.map(|fence| (fence.epoch, fence.instance)),
+                committed.map(|stored| (stored.epoch, stored.instance)),
+                reported.map(|stored| (stored.epoch, stored.instance)),
+            ];
+            let records: Vec<_> = records.into_iter().flatten().collect();
+            let epoch = records.iter().map(|(epoch, _)| *epoch).max().unwrap_or(Epoch::ZERO);
+            let Some((_, last)) = records.into_iter().next() else {
                 answers[*at] = Some(Forgotten::Absent);
                 continue;
             };

@@ -14,9 +14,9 @@ impl Redis {
         duties: &[DutyKey],
     ) -> StoreResult<Vec<Option<DutyReport>>> {
         let answers = self.call_chunks(&self.data, duties, |incarnation, chunk| {
-            let keys = chunk.iter().map(|duty| self.key("report", duty));
-            let call = Script::ReportLoad.call(chunk.len() + 1).arg(self.marker());
-            call.args(keys).arg(incarnation)
+            let keys = |kind| chunk.iter().map(move |duty| self.key(kind, duty));
+            let call = Script::ReportLoad.call(2 * chunk.len() + 1).arg(self.marker());
+            call.args(keys("report")).args(keys("fence")).arg(incarnation)
         });
         let mut stored = Vec::with_capacity(duties.len());
         for value in answers.await? {

@@ -36,8 +36,11 @@ impl StoreState {
         let last = group.holds.remove(&duty.id).map(|row| row.instance);
         let ring = group.checkpoints.remove(&duty.id);
         let last = last.or_else(|| Some(ring?.front()?.instance.clone()));
-        group.reports.remove(&duty.id);
-        let Some(last) = last else { return Forgotten::Absent };
+        let report = group.reports.remove(&duty.id);
+        let epoch = epoch.max(report.as_ref().map_or(Epoch::ZERO, |report| report.epoch));
+        let Some(last) = last.or(report.map(|report| report.instance)) else {
+            return Forgotten::Absent;
+        };
         group.floor = group.floor.max(epoch);
         let gone = Some((duty.clone(), epoch));
         group.record(AuditKind::Forgotten, &last, gone, reason.as_str(), now);

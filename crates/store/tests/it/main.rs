@@ -6,6 +6,7 @@ mod encryption;
 mod etcd;
 #[cfg(all(feature = "file", feature = "conformance"))]
 mod file;
+mod forgotten;
 mod identity;
 mod player;
 #[cfg(feature = "postgres")]

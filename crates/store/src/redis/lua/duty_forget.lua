@@ -29,16 +29,19 @@ for i = 1, n do
     reply[at], reply[at + 1], reply[at + 2] = 2, leases[i], redis.call('PTTL', lease_keys[i])
   else
     local stored = redis.call('HMGET', checkpoint, 'epoch', 'instance')
+    local report = redis.call('HMGET', root .. 'report:' .. id, 'epoch', 'instance')
     local fence, committed = count(fences[i]), count(stored[1])
+    local reported = count(report[1])
     if not fence then return damaged(fence_keys[i]) end
     if not committed then return damaged(checkpoint) end
+    if not reported then return damaged(root .. 'report:' .. id) end
     -- The newest entry of the history, as checkpoint_commit packs it.
     local entry = redis.call('LINDEX', history, 0) or ''
     local kept, length, text = string.match(entry, '^%d+ (%d+) %d+ (%d+)\n(.*)$')
     local author = text and string.sub(text, 1, tonumber(length))
-    if fences[i] or grants[i] or stored[1] or kept then
-      local epoch = math.max(fence, committed, count(kept) or 0)
-      local holder = grant_of(grants[i]).instance or stored[2] or author or 'unknown'
+    if fences[i] or grants[i] or stored[1] or kept or report[1] then
+      local epoch = math.max(fence, committed, count(kept) or 0, reported)
+      local holder = grant_of(grants[i]).instance or stored[2] or author or report[2] or 'unknown'
       gone[#gone + 1] = { id, epoch, holder, fence_keys[i], checkpoint, history }
       floor = math.max(floor, epoch)
       reply[at], reply[at + 1], reply[at + 2] = 1, 0, 0

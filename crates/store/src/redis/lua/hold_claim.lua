@@ -96,6 +96,8 @@ for g = 1, #granted do
     redis.call('SET', root .. 'lease:' .. id, instance, 'NX', 'PX', decimal(left))
   end
   redis.call('SET', fence_keys[i], decimal(epoch))
+  -- Left by an older version that forgot the duty.
+  if before == '' then redis.call('DEL', root .. 'report:' .. id) end
   redis.call('HSET', root .. 'grants', id, text)
   if grant.held then
     last = record(last, 'expired', grant.instance, id, before, reason, ms)

@@ -1,4 +1,5 @@
--- Reports. Programs from before may go on: they neither write nor read any.
+-- Reports. Programs from before may go on: they neither write nor read any, and the trigger deletes
+-- the report of a duty that they forget.
 
 -- The newest report on each duty: how its work goes, written by its holder.
 CREATE TABLE report (
@@ -11,3 +12,7 @@ CREATE TABLE report (
     unix_ms INTEGER NOT NULL,
     PRIMARY KEY (group_name, duty)
 ) STRICT, WITHOUT ROWID;
+
+CREATE TRIGGER report_forgotten AFTER DELETE ON hold BEGIN
+    DELETE FROM report WHERE group_name = OLD.group_name AND duty = OLD.duty;
+END;

@@ -17,7 +17,7 @@ DECLARE
     v_last text;
 BEGIN
     PERFORM tenure.check_isolation();
-    -- A checkpoint without a hold gets a row to lock, the same that a claim would create.
+    -- A checkpoint or report without a hold gets a row to lock, the same that a claim would create.
     INSERT INTO tenure.hold (group_name, duty, epoch, instance, nonce, held)
     SELECT w.group_name, w.duty, 0, '', '00000000-0000-4000-8000-000000000000', false
     FROM unnest(p_groups, p_duties) AS w(group_name, duty)
@@ -30,6 +30,9 @@ BEGIN
         WHERE x.group_name = w.group_name AND x.duty = w.duty OFFSET 0
     ) OR EXISTS (
         SELECT FROM tenure.history x
+        WHERE x.group_name = w.group_name AND x.duty = w.duty OFFSET 0
+    ) OR EXISTS (
+        SELECT FROM tenure.report x
         WHERE x.group_name = w.group_name AND x.duty = w.duty OFFSET 0
     ))
     ORDER BY w.group_name COLLATE "C", w.duty COLLATE "C"
@@ -82,6 +85,8 @@ BEGIN
             UNION ALL SELECT x.epoch, x.instance FROM tenure.checkpoint x
             WHERE x.group_name = v_hold.group_name AND x.duty = v_hold.duty
             UNION ALL SELECT x.epoch, x.instance FROM tenure.history x
+            WHERE x.group_name = v_hold.group_name AND x.duty = v_hold.duty
+            UNION ALL SELECT x.epoch, x.instance FROM tenure.report x
             WHERE x.group_name = v_hold.group_name AND x.duty = v_hold.duty
         ) AS k;
         DELETE FROM tenure.hold x

@@ -4,4 +4,5 @@ SELECT max(epoch), instance FROM (
     SELECT epoch, instance FROM hold WHERE group_name = ?1 AND duty = ?2
     UNION ALL SELECT epoch, instance FROM checkpoint WHERE group_name = ?1 AND duty = ?2
     UNION ALL SELECT epoch, instance FROM history WHERE group_name = ?1 AND duty = ?2
+    UNION ALL SELECT epoch, instance FROM report WHERE group_name = ?1 AND duty = ?2
 ) HAVING count(*) > 0
