@@ -4,6 +4,7 @@ mod end;
 
 use std::process::ExitCode;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Subcommand, ValueEnum};
 use serde_json::{Value, json};
 use tenure_core::{Code, StoreError};
@@ -49,16 +50,16 @@ pub(crate) enum DeadCommand {
 #[derive(clap::Args)]
 pub(crate) struct LetterFilter {
     /// Only letters of this channel
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     channel: Option<String>,
     /// Only letters of this provider
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     provider: Option<String>,
     /// Only letters of this endpoint
-    #[arg(long, value_name = "IDENTITY")]
+    #[arg(long, value_name = "IDENTITY", value_parser = NonEmptyStringValueParser::new())]
     endpoint: Option<String>,
     /// Only letters whose error has this text, as in timeout; an error is CLASS: REASON
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     error: Option<String>,
     /// Only letters posted since this time: 2026-02-15T10:00:00Z, or 1h for an hour ago
     #[arg(long, value_name = "TIME")]

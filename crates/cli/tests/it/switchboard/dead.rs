@@ -179,6 +179,8 @@ fn letters_are_discarded_with_a_reason(place: &Place) {
         &["discard", &ids[0]][..],
         &["discard", "--reason", "x"],
         &["discard", "--all", "--reason", "x"],
+        &["discard", "--all", "--error", "", "--reason", "x"],
+        &["discard", "--all", "--endpoint", "", "--reason", "x"],
         &["discard", "--all", "--error", "spam", "--reason", " "],
         &["discard", &ids[0], "--all", "--error", "spam", "--reason", "x"],
         &["discard", &ids[0], "--error", "spam", "--reason", "x"],
