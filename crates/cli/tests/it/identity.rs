@@ -158,6 +158,29 @@ fn nothing_starts_with_an_identity_that_cannot_be_used() {
         .run(&[&["run", "--duty", "g/d"][..], &options("stranger.pem"), &["--", "true"]].concat());
     assert!(ran.code == Some(2) && ran.stderr.contains("is not among the trusted ones"), "{ran:?}");
     assert!(!tenure.path("ran").exists() && !tenure.path("tenure.db").exists());
+    // So would those of an instance with a list and without a key, which may still read.
+    let list = ["--trusted-identities", "trusted"];
+    let key = ["--identity-key", "one.pem"];
+    std::fs::write(tenure.path("file"), "1").unwrap();
+    tenure.run(&["migrate"]).ok();
+    tenure.run(&[&["checkpoint", "put", "g/d", "file"][..], &key].concat()).ok();
+    for command in [
+        &["checkpoint", "put", "g/d", "file"][..],
+        &["checkpoint", "rewind", "g/d", "--to", "1"],
+        &["checkpoint", "move", "sqlite:tenure.db", "sqlite:other.db"],
+        &["run", "--duty", "g/d", "--", "touch", "ran"],
+        &["poll", "--targets", "list:a", "--", "touch", "ran"],
+    ] {
+        let (words, rest) = command.split_at(1);
+        let ran = tenure.run(&[words, &list, rest].concat());
+        assert!(ran.stderr.contains("needs a key of its own"), "{command:?}: {ran:?}");
+        assert!(ran.stderr.contains("ST024"), "{ran:?}");
+    }
+    assert!(!tenure.path("ran").exists());
+    for command in ["get", "history", "verify"] {
+        tenure.run(&[&["checkpoint", command, "g/d"][..], &list].concat()).ok();
+    }
+    assert_eq!(tenure.run(&["ls", "--json"]).json()["groups"][0]["duties"][0]["epoch"], 1);
     // An existing key is not replaced, and a bad name writes none.
     let before = tenure.text("one.pem");
     let ran = tenure.run(&["identity", "new", "one.pem"]);

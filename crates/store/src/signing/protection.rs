@@ -2,8 +2,8 @@
 
 use tenure_core::store::Checkpoint;
 use tenure_core::{
-    CipherNonce, Code, Document, DutyKey, Epoch, IdentitySignature, InstanceId, Mac, Seal,
-    StoreError, StoreResult, Version,
+    CipherNonce, Code, Document, DutyKey, Epoch, IdentitySignature, InstanceId, Mac, Note, Seal,
+    Session, StoreError, StoreResult, Version,
 };
 
 use super::encryption::EncryptionKeys;
@@ -58,6 +58,21 @@ impl Protection {
         let Inspected { seal, payload, .. } = inspected;
         let mut trusted = self.trusted.iter();
         trusted.try_for_each(|trusted| trusted.check(duty, stored, seal, payload))
+    }
+
+    /// Signs the note of a session. An instance that trusts identities needs one of its own: it
+    /// would refuse the checkpoints that it writes itself.
+    pub(crate) fn session_note(&self, session: &Session, note: &Note) -> StoreResult<Note> {
+        let Session { group, instance, nonce, .. } = session;
+        match (&self.identity, &self.trusted) {
+            (Some(key), _) => key.sign_note(group, instance, *nonce, note),
+            (None, None) => Ok(note.clone()),
+            (None, Some(_)) => {
+                let what = "an instance with trusted identities needs a key of its own, by which \
+                            its checkpoints are known: give --identity-key";
+                Err(StoreError::refused(Code::BadKeys, what))
+            }
+        }
     }
 
     /// Returns the largest seal that this process writes.

@@ -316,15 +316,8 @@ impl SealLayer {
         Ok(answers)
     }
 
-    fn signed_note(&self, session: &Session, note: &Note) -> StoreResult<Note> {
-        match &self.protection.identity {
-            Some(key) => key.sign_note(&session.group, &session.instance, session.nonce, note),
-            None => Ok(note.clone()),
-        }
-    }
-
     async fn open_session(&self, open: &OpenSession) -> StoreResult<Opened> {
-        let note = self.signed_note(&open.session(), &open.note)?;
+        let note = self.protection.session_note(&open.session(), &open.note)?;
         self.inner.open_session(&OpenSession { note, ..open.clone() }).await
     }
 
@@ -334,7 +327,7 @@ impl SealLayer {
         note: Option<&Note>,
         holds: &[Hold],
     ) -> StoreResult<KeptAlive> {
-        let note = note.map(|note| self.signed_note(session, note)).transpose()?;
+        let note = note.map(|note| self.protection.session_note(session, note)).transpose()?;
         self.inner.keep_alive(session, note.as_ref(), holds).await
     }
 

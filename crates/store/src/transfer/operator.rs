@@ -111,12 +111,10 @@ impl OperatorSession {
         }
         let nonce = Nonce::from_entropy((self.operator.entropy)());
         let instance = self.operator.instance.clone();
-        let mut note = Note::new(self.operator.reason.as_str())?;
-        if let Some(key) = &self.protection.identity {
-            note = key.sign_note(group, &instance, nonce, &note)?;
-        }
+        let note = Note::new(self.operator.reason.as_str())?;
         let (group, ttl) = (group.clone(), self.operator.ttl);
-        let open = OpenSession { group, instance, nonce, ttl, note };
+        let mut open = OpenSession { group, instance, nonce, ttl, note };
+        open.note = self.protection.session_note(&open.session(), &open.note)?;
         match self.store.open_session(&open).await? {
             Opened::Open(session) => {
                 self.sessions.insert(session.group.clone(), (session.clone(), Vec::new()));
