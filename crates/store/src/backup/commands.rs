@@ -10,6 +10,21 @@ use crate::url::{UrlScheme, parts};
 const LIBPQ_PARAMETERS: [&str; 9] =
     ["user", "host", "hostaddr", "port", "dbname", "sslmode", "sslrootcert", "sslcert", "sslkey"];
 
+/// Further parameters of PostgreSQL that Tenure accepts, and that are no secrets.
+const DRIVER_PARAMETERS: [&str; 11] = [
+    "options",
+    "application_name",
+    "connect_timeout",
+    "tcp_user_timeout",
+    "keepalives",
+    "keepalives_idle",
+    "keepalives_interval",
+    "keepalives_retries",
+    "target_session_attrs",
+    "channel_binding",
+    "load_balance_hosts",
+];
+
 impl StoreUrl {
     /// Returns the commands that back up this store and restore it, for a shell; `None` if
     /// [`Self::back_up`] does that. They contain no password.
@@ -24,11 +39,10 @@ impl StoreUrl {
             UrlScheme::Etcd => for_etcd(user, place, query),
             _ => self.for_redis(user, place, query),
         };
-        let secret = match credentials.is_some_and(|text| text.contains(':')) {
-            true => " Put the password into the URL again.",
-            false => "",
-        };
-        let url = quoted(&self.to_string());
+        let has_password = credentials.is_some_and(|text| text.contains(':'))
+            || query.split('&').any(|parameter| parameter.starts_with("password="));
+        let secret = if has_password { " Put the password into the URL again." } else { "" };
+        let url = quoted(&self.without_secrets(query));
         Ok(Some(format!(
             "{commands}\
              # Adopt the store before any process uses it.{secret}\n\
@@ -36,14 +50,18 @@ impl StoreUrl {
         )))
     }
 
+    /// Returns the URL with all parameters, except those that may be secret.
+    fn without_secrets(&self, query: &str) -> String {
+        let known = [&LIBPQ_PARAMETERS[..], &DRIVER_PARAMETERS].concat();
+        // Other stores refuse further parameters, and have no secret ones.
+        let is_plain = |name: &str| self.kind != UrlScheme::Postgres || known.contains(&name);
+        with_parameters(self.to_string(), query, is_plain)
+    }
+
     fn for_postgres(&self, user: &str, place: &str, query: &str) -> String {
-        let named = |parameter: &&str| {
-            parameter.split_once('=').is_some_and(|(name, _)| LIBPQ_PARAMETERS.contains(&name))
-        };
-        let parameters: Vec<&str> = query.split('&').filter(named).collect();
-        let query = if parameters.is_empty() { "" } else { "?" };
         let user = if user.is_empty() { String::new() } else { format!("{user}@") };
-        let url = quoted(&format!("postgres://{user}{place}{query}{}", parameters.join("&")));
+        let url = format!("postgres://{user}{place}");
+        let url = quoted(&with_parameters(url, query, |name| LIBPQ_PARAMETERS.contains(&name)));
         let schema = self.namespace.as_deref().unwrap_or("tenure");
         format!(
             "# Back up, while processes go on. The tools read the password from PGPASSWORD.\n\
@@ -79,6 +97,15 @@ impl StoreUrl {
              {cli} CONFIG SET appendonly yes\n"
         )
     }
+}
+
+/// Adds the wanted parameters of a query to a URL.
+fn with_parameters(url: String, query: &str, is_wanted: impl Fn(&str) -> bool) -> String {
+    let wanted = |part: &&str| part.split_once('=').is_some_and(|(name, _)| is_wanted(name));
+    query.split('&').filter(wanted).fold(url, |url, parameter| {
+        let separator = if url.contains('?') { '&' } else { '?' };
+        format!("{url}{separator}{parameter}")
+    })
 }
 
 fn for_etcd(user: &str, place: &str, query: &str) -> String {
@@ -130,23 +157,34 @@ mod tests {
                 &[
                     "pg_dump --dbname='postgres://me@h:1/db?sslmode=require' --schema=lease ",
                     "ALTER SCHEMA lease RENAME TO lease_before",
-                    "tenure store adopt --yes --store 'postgres://me@h:1/db?schema=lease'",
+                    "adopt --yes --store 'postgres://me@h:1/db?schema=lease&sslmode=require'",
                     "Put the password into the URL again",
                 ][..],
             ),
             ("postgres:///db?host=/run", &["--dbname='postgres:///db?host=/run' --schema=tenure"]),
+            (
+                "postgres:///db?host=/run&connect_timeout=3&password=s3cret",
+                &[
+                    "pg_dump --dbname='postgres:///db?host=/run' ",
+                    "adopt --yes --store 'postgres:///db?host=/run&connect_timeout=3'",
+                    "Put the password into the URL again",
+                ],
+            ),
             ("redis://h", &["redis-cli -h 'h' -p 6379 --rdb", "--store 'redis://h'"]),
             (
                 "rediss://m%20e:s3cret@[::1]:1/2?cacert=/a%20b&prefix=it's",
                 &[
                     "redis-cli -h '::1' -p 1 --user 'm e' --tls --cacert '/a b' --rdb tenure.rdb",
-                    "--store 'rediss://m%20e@[::1]:1/2?prefix=it'\\''s'",
+                    "--store 'rediss://m%20e@[::1]:1/2?prefix=it'\\''s&cacert=/a%20b'",
                 ],
             ),
             ("etcd://a:1,b:2", &["etcdctl --endpoints='http://a:1' snapshot save tenure.snap"]),
             (
                 "etcd://me:s3cret@a:1?cacert=/ca",
-                &["--endpoints='https://a:1' --user='me' --cacert '/ca' snapshot save"],
+                &[
+                    "--endpoints='https://a:1' --user='me' --cacert '/ca' snapshot save",
+                    "--store 'etcd://me@a:1?cacert=/ca'",
+                ],
             ),
         ] {
             let text = StoreUrl::parse(url).unwrap().backup_commands().unwrap().unwrap();
