@@ -4,6 +4,7 @@
 
 mod backup;
 mod restore;
+mod staging;
 
 use std::path::PathBuf;
 
@@ -96,7 +97,7 @@ impl Consent {
 }
 
 pub(crate) async fn run(command: StoreCommand, global: &Global) -> Result<String, Failure> {
-    match command {
+    let done = match command {
         StoreCommand::Backup { to, force } => backup::run(to.as_deref(), force, global),
         StoreCommand::Restore { from, floor, dry_run, yes } => {
             let floor = floor.map(Epoch::new).transpose()?;
@@ -107,7 +108,9 @@ pub(crate) async fn run(command: StoreCommand, global: &Global) -> Result<String
             adopt(floor, Consent::of(yes, dry_run), global).await
         }
         StoreCommand::Retention { history, audit } => retention(history, audit, global).await,
-    }
+    };
+    staging::complete();
+    done
 }
 
 /// Refuses a floor that only a mistake or a wrong clock can explain: it cannot be undone.

@@ -3,6 +3,7 @@
 mod commands;
 
 use std::ffi::OsString;
+use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
@@ -112,6 +113,10 @@ impl StoreUrl {
     /// Copies a backup of a store like this one into a folder that is private and empty. Returns
     /// the URL of the copy, which is checked.
     pub fn stage(&self, backup: &Path, folder: &Path) -> StoreResult<(Self, BackupContents)> {
+        // A device or a pipe may have no end.
+        if fs::metadata(backup).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+            return Err(unusable(backup, "it is not a regular file or a folder"));
+        }
         let to = folder.join(self.real_path()?.file_name().unwrap_or_default());
         match self.kind == UrlScheme::File {
             false => {

@@ -164,7 +164,7 @@ fn by_outcome<T>(edit: &EditSummary, unchanged: T, changed: T, dry_run: T) -> T 
 }
 
 /// Waits for a termination signal.
-async fn end_signal(signals: &mut Signals) -> Signal {
+pub(crate) async fn end_signal(signals: &mut Signals) -> Signal {
     loop {
         let signal = signals.next().await;
         if is_stop(signal) {

@@ -17,6 +17,7 @@ use tenure_store::{BootClock, StoreUrl};
 use tenure_supervise::state::is_same_file;
 use tenure_switchboard::storage::sqlite::count_messages;
 
+use super::staging::{complete, folder_beside, remove_on_signal};
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::output::{StatusLine, shown, to_stderr};
@@ -44,6 +45,7 @@ pub(super) fn run(to: Option<&Path>, force: bool, global: &Global) -> Result<Str
     let folder = folder_beside(to)?;
     let (copy, held) = make(&url, folder.path())?;
     let copy = if url.cursor_path().is_some() { folder.path().join(NEW) } else { copy };
+    complete();
     put(&copy, to, force, &folder).map_err(|error| match error.kind() {
         ErrorKind::AlreadyExists => exists(to),
         _ => unusable(to, &format!("it cannot be put there: {error}")),
@@ -126,20 +128,6 @@ fn make(url: &StoreUrl, folder: &Path) -> Result<(PathBuf, Held), Failure> {
     Ok((copy.local_path()?, Held::new(&copy, contents)?))
 }
 
-/// Creates a private folder beside a path, from which files can be renamed to it.
-pub(super) fn folder_beside(path: &Path) -> Result<TempDir, StoreError> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let parent = parent.unwrap_or(Path::new("."));
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let made = tempfile::Builder::new()
-        // The prefix identifies what a killed process left behind.
-        .prefix(&format!(".{name}."))
-        .suffix(".tmp")
-        .permissions(Permissions::from_mode(0o700))
-        .tempdir_in(parent);
-    made.map_err(|error| unusable(path, &format!("its folder cannot be written: {error}")))
-}
-
 fn to_standard_output(url: &StoreUrl, global: &Global) -> Result<String, Failure> {
     if url.cursor_path().is_some() {
         let why = "the backup of a cursor file is a folder: name a new one";
@@ -149,6 +137,7 @@ fn to_standard_output(url: &StoreUrl, global: &Global) -> Result<String, Failure
         return Err(Failure::Usage("standard output is a terminal: redirect it".to_owned()));
     }
     let folder = tempfile::tempdir().context("cannot create a temporary folder")?;
+    remove_on_signal(&folder);
     let (copy, held) = make(url, folder.path())?;
     let copied = File::open(copy).and_then(|mut copy| io::copy(&mut copy, &mut io::stdout()));
     copied.context("cannot write to standard output")?;

@@ -12,7 +12,8 @@ use tenure_duty::process;
 use tenure_store::backup::RestoreTarget;
 use tenure_store::{IfAbsent, StoreUrl};
 
-use super::backup::{Held, STANDARD_STREAM, folder_beside, refuse_server};
+use super::backup::{Held, STANDARD_STREAM, refuse_server};
+use super::staging::{complete, folder_beside};
 use super::{Adoption, Consent, default_floor};
 use crate::args::Global;
 use crate::failure::Failure;
@@ -50,6 +51,7 @@ pub(super) async fn run(
     let floor = target.as_ref().map_or(floor, |target| floor.max(target.floor()));
     let adoption = Adoption::run(&staged, &*store, floor, consent).await?;
     drop(store);
+    complete();
     let before = target.map(|target| target.replace(&staged)).transpose()?.flatten();
     let restored = Restored { held, adoption, before };
     let report = global.show(&restored.value(&url, from), || {

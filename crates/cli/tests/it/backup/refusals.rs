@@ -2,10 +2,14 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::process::Stdio;
 
 use rusqlite::Connection;
+use rustix::process::{Pid, Signal, kill_process};
+use testkit::wait_until;
 
 use super::{backup, check_fenced, give_back, local_stores, open, restore, runtime, work};
+use crate::running::LIMIT;
 use crate::tenure::{Ran, Tenure};
 
 fn prepare(url: &str) {
@@ -146,6 +150,7 @@ fn what_is_no_backup_is_refused_and_changes_nothing() {
     let before = names(&path("."));
     for (url, from, code) in [
         (&sqlite, "none", "ST034"),
+        (&sqlite, "/dev/full", "ST034"),
         (&sqlite, "empty", "ST034"),
         (&sqlite, "text", "ST034"),
         (&sqlite, "short.db", "ST034"),
@@ -155,6 +160,7 @@ fn what_is_no_backup_is_refused_and_changes_nothing() {
         (&sqlite, "live.db", "ST034"),
         (&sqlite, "good", "ST034"),
         (&file, "none", "ST034"),
+        (&file, "/dev/full", "ST034"),
         (&file, "good.db", "ST034"),
         (&file, "text", "ST034"),
         (&file, "empty-folder", "ST034"),
@@ -268,4 +274,44 @@ fn an_interrupted_restore_is_repeated() {
     assert_eq!(done["floor"], floor, "{done}");
     assert_eq!(version(&tenure, &file), "{\"n\":2}");
     runtime().block_on(async { check_fenced(&*open(&file).await, floor, Vec::new()).await });
+}
+
+/// The restore waits for more of the backup, the backup for the reader of its output.
+#[test]
+fn a_signal_leaves_no_copy() {
+    let tenure = Tenure::new();
+    let [(sqlite, _), _] = local_stores(&tenure);
+    prepare(&sqlite);
+    std::fs::create_dir(tenure.path("tmp")).unwrap();
+    let restore = ["store", "restore", "-", "--yes", "--store", "sqlite:new.db"];
+    let backup = ["store", "backup", "-", "--store", &sqlite];
+    let copies = || {
+        let all = names(&tenure.path(".")).into_iter().chain(names(&tenure.path("tmp")));
+        all.filter(|name| name.starts_with(".new.db.") || name.starts_with(".tmp"))
+            .collect::<Vec<_>>()
+    };
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        for words in [&restore[..], &backup] {
+            let mut command = tenure.command(words);
+            command.env("TMPDIR", tenure.path("tmp")).stderr(Stdio::piped());
+            let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+            let child = command.spawn().unwrap();
+            let pid = Pid::from_child(&child);
+            wait_until("it listens", LIMIT, || copies().len() == 1 && handles_signals(pid))
+                .unwrap();
+            kill_process(pid, signal).unwrap();
+            let output = child.wait_with_output().unwrap();
+            assert_eq!(output.status.code(), Some(128 + signal.as_raw()), "{words:?}");
+            assert_eq!(output.stderr, b"interrupted: nothing was changed\n");
+            assert_eq!(copies(), [""; 0], "{words:?}");
+        }
+    }
+}
+
+/// Whether a process handles HUP.
+fn handles_signals(pid: Pid) -> bool {
+    let path = format!("/proc/{}/status", pid.as_raw_nonzero());
+    let status = std::fs::read_to_string(path).unwrap();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+    u64::from_str_radix(caught.trim(), 16).unwrap() & 1 == 1
 }
