@@ -10,7 +10,13 @@ use std::path::{Path, PathBuf};
 use tenure_core::{Code, Epoch, StoreError, StoreResult};
 
 use crate::StoreUrl;
-use crate::url::UrlScheme;
+use crate::file::FOLDER_SUFFIX;
+use crate::url::{UrlScheme, resolved};
+
+/// Name of the database in the folder of a new backup.
+const SQLITE_BACKUP: &str = "tenure.db";
+/// Name of the cursor file in a backup.
+const CURSOR_BACKUP: &str = "cursor.json";
 
 /// Content of a backup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -95,19 +101,15 @@ impl StoreUrl {
         progress: BackupProgress<'_>,
     ) -> StoreResult<(Self, BackupContents)> {
         let from = self.local_path()?;
-        match self.kind == UrlScheme::File {
-            false => {
-                let to = folder.join(SQLITE_BACKUP);
-                crate::sqlite::backup::back_up(&from, &to, progress)?;
-                Ok((self.at(&to)?, crate::sqlite::backup::check(&to)?))
-            }
-            true => {
-                let to = folder.join(CURSOR_BACKUP);
-                let contents =
-                    crate::file::backup::copy(&from, self.namespace.as_deref(), &to, progress)?;
-                Ok((self.at(&to)?, contents))
-            }
+        if self.kind == UrlScheme::File {
+            let to = folder.join(CURSOR_BACKUP);
+            let contents =
+                crate::file::backup::copy(&from, self.namespace.as_deref(), &to, progress)?;
+            return Ok((self.at(&to)?, contents));
         }
+        let to = folder.join(SQLITE_BACKUP);
+        crate::sqlite::backup::back_up(&from, &to, progress)?;
+        Ok((self.at(&to)?, crate::sqlite::backup::check(&to)?))
     }
 
     /// Copies a backup of a store like this one into a folder that is private and empty. Returns
@@ -118,52 +120,44 @@ impl StoreUrl {
             return Err(unusable(backup, "it is not a regular file or a folder"));
         }
         let to = folder.join(self.real_path()?.file_name().unwrap_or_default());
-        match self.kind == UrlScheme::File {
-            false => {
-                crate::sqlite::backup::stage(backup, &to)?;
-                // A message about the copy is one about the backup.
-                let checked = crate::sqlite::backup::check(&to);
-                let contents = checked.map_err(|error| about(error, &to, backup))?;
-                Ok((self.at(&to)?, contents))
+        if self.kind == UrlScheme::File {
+            let from = if backup.is_dir() { backup.join(CURSOR_BACKUP) } else { backup.into() };
+            let beside = ending(&resolved(&from), FOLDER_SUFFIX);
+            if from.exists() && !beside.is_dir() {
+                let why = format!("history and audit are missing: copy {} too", beside.display());
+                return Err(unusable(backup, &why));
             }
-            true => {
-                let from = if backup.is_dir() { backup.join(CURSOR_BACKUP) } else { backup.into() };
-                let staged = crate::file::backup::copy(
-                    &from,
-                    self.namespace.as_deref(),
-                    &to,
-                    &mut |_, _| {},
-                );
-                let contents = staged.map_err(|error| match error.code() {
-                    Code::Absent => unusable(backup, "it is not a backup of a cursor file"),
-                    Code::Damaged => unusable(backup, &error.problem().detail),
-                    _ => error,
-                })?;
-                Ok((self.at(&to)?, contents))
-            }
+            let duty = self.namespace.as_deref();
+            let staged = crate::file::backup::copy(&from, duty, &to, &mut |_, _| {});
+            let contents = staged.map_err(|error| match error.code() {
+                Code::Absent => unusable(backup, "it is not a backup of a cursor file"),
+                Code::Damaged => unusable(backup, &error.problem().detail),
+                _ => error,
+            })?;
+            return Ok((self.at(&to)?, contents));
         }
+        crate::sqlite::backup::stage(backup, &to)?;
+        // A message about the copy is one about the backup.
+        let checked = crate::sqlite::backup::check(&to);
+        let contents = checked.map_err(|error| about(error, &to, backup))?;
+        Ok((self.at(&to)?, contents))
     }
 
     /// Returns the path of a store in files, with links resolved as far as it exists.
     pub fn real_path(&self) -> StoreResult<PathBuf> {
-        Ok(crate::url::resolved(&self.local_path()?))
+        Ok(resolved(&self.local_path()?))
     }
 
     /// Locks the store, so that it can be replaced; refused while any process uses it.
     pub fn lock_for_restore(&self) -> StoreResult<RestoreTarget> {
         let path = self.local_path()?;
-        let kind = match self.kind == UrlScheme::File {
-            false => TargetKind::Sqlite(crate::sqlite::backup::SqliteTarget::lock(&path)?),
-            true => TargetKind::File(crate::file::backup::FileTarget::lock(&path)?),
-        };
-        Ok(RestoreTarget(kind))
+        Ok(RestoreTarget(if self.kind == UrlScheme::File {
+            TargetKind::File(crate::file::backup::FileTarget::lock(&path)?)
+        } else {
+            TargetKind::Sqlite(crate::sqlite::backup::SqliteTarget::lock(&path)?)
+        }))
     }
 }
-
-/// Name of the database in the folder of a new backup.
-const SQLITE_BACKUP: &str = "tenure.db";
-/// Name of the cursor file in a backup.
-const CURSOR_BACKUP: &str = "cursor.json";
 
 /// Replaces the path in an error.
 fn about(error: StoreError, staged: &Path, backup: &Path) -> StoreError {

@@ -69,6 +69,8 @@ pub use disk::{Disk, FileAccess, Lock, RealDisk, Stamp};
 #[cfg(not(feature = "conformance"))]
 use disk::{Disk, RealDisk};
 
+pub(crate) use paths::FOLDER_SUFFIX;
+
 use crate::clock::unix_ms;
 use crate::delegate::{impl_store, own_method};
 use crate::state::{LiveState, StoreState};

@@ -9,7 +9,7 @@ use tenure_wire::folder::sha256;
 const MAX_NAME_BYTES: usize = 200;
 
 /// Suffix of the folder next to the cursor file.
-const FOLDER_SUFFIX: &str = ".tenure";
+pub(crate) const FOLDER_SUFFIX: &str = ".tenure";
 
 /// Infix between the name of the cursor file and that of another duty.
 const PARTITION_INFIX: &str = ".partition-";

@@ -105,8 +105,11 @@ pub(crate) fn check(path: &Path) -> StoreResult<BackupContents> {
     if damage != "ok" {
         return Err(unusable(path, &format!("it is damaged: {damage}")));
     }
-    let found: Option<(i64, i64, i64, i64)> = first(&connection, sql!("backup/contents"), [])?;
-    let (groups, duties, checkpoints, epoch) = found.unwrap_or_default();
+    let found: Option<(i64, i64, i64, i64, i64)> = first(&connection, sql!("backup/contents"), [])?;
+    let (groups, duties, checkpoints, epoch, version) = found.unwrap_or_default();
+    if version < 1 {
+        return Err(unusable(path, &format!("a checkpoint in it has version {version}")));
+    }
     Ok(BackupContents {
         groups: groups.unsigned_abs(),
         duties: duties.unsigned_abs(),

@@ -130,6 +130,12 @@ fn what_is_no_backup_is_refused_and_changes_nothing() {
     std::fs::copy(path("good.db"), path("newer.db")).unwrap();
     let newer = "INSERT INTO migration VALUES (999, 'later', 'all is different')";
     Connection::open(path("newer.db")).unwrap().execute_batch(newer).unwrap();
+    std::fs::copy(path("good.db"), path("zero.db")).unwrap();
+    let zero = "UPDATE checkpoint SET version = 0";
+    Connection::open(path("zero.db")).unwrap().execute_batch(zero).unwrap();
+    // History and audit are in the folder.
+    std::fs::copy(path("good/cursor.json"), path("alone.json")).unwrap();
+    std::fs::write(path("other.json"), "{\"a\":1}").unwrap();
     // A store in use has its newest commits beside it.
     std::fs::copy(path("good.db"), path("live.db")).unwrap();
     std::fs::write(path("live.db-wal"), "x").unwrap();
@@ -157,6 +163,7 @@ fn what_is_no_backup_is_refused_and_changes_nothing() {
         (&sqlite, "torn.db", "ST034"),
         (&sqlite, "other.db", "ST034"),
         (&sqlite, "newer.db", "ST004"),
+        (&sqlite, "zero.db", "ST034"),
         (&sqlite, "live.db", "ST034"),
         (&sqlite, "good", "ST034"),
         (&file, "none", "ST034"),
@@ -164,6 +171,8 @@ fn what_is_no_backup_is_refused_and_changes_nothing() {
         (&file, "good.db", "ST034"),
         (&file, "text", "ST034"),
         (&file, "empty-folder", "ST034"),
+        (&file, "alone.json", "ST034"),
+        (&file, "other.json", "ST034"),
         (&file, "torn-cursor", "ST034"),
         (&file, "torn-group", "ST034"),
         (&file, "torn-store", "ST034"),

@@ -1,4 +1,4 @@
--- Numbers of groups, duties and checkpoints, and the newest epoch.
+-- Numbers of groups, duties and checkpoints, the newest epoch, and the lowest version.
 SELECT
     (SELECT count(*) FROM (
         SELECT group_name FROM hold UNION SELECT group_name FROM checkpoint
@@ -8,4 +8,5 @@ SELECT
     (SELECT count(*) FROM checkpoint),
     max(
         coalesce((SELECT max(epoch) FROM hold), 0),
-        coalesce((SELECT max(epoch) FROM checkpoint), 0))
+        coalesce((SELECT max(epoch) FROM checkpoint), 0)),
+    coalesce((SELECT min(version) FROM checkpoint), 1)
