@@ -15,7 +15,7 @@ pub struct ScheduleListing {
     /// The duty that its runs hold.
     #[serde(serialize_with = "text")]
     pub duty: DutyKey,
-    /// Cron expression, or `every` and a period.
+    /// Cron expression, or `every` and a period; the problem in brackets if there is one.
     pub schedule: String,
     /// Time zone of the schedule.
     pub time_zone: String,
@@ -30,6 +30,9 @@ pub struct ScheduleListing {
     pub next_at: Option<String>,
     /// Whether that time has passed.
     pub due: bool,
+    /// What is wrong with the record, of which nothing else is known then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
 }
 
 /// An occurrence in a listing.
@@ -68,7 +71,11 @@ pub async fn schedules(
             let duties: Vec<DutyKey> = batch.iter().map(|holder| holder.duty.clone()).collect();
             let reports = store.reports(&duties).await.map_err(nothing_happened)?;
             listings.extend(batch.iter().zip(reports).filter_map(|(holder, report)| {
-                let record = ScheduleRecord::read(report?.document.as_bytes())?;
+                let document = report?.document;
+                let Some(record) = ScheduleRecord::read(document.as_bytes()) else {
+                    let problem = ScheduleRecord::problem(document.as_bytes())?;
+                    return Some(ScheduleListing::unreadable(holder, problem));
+                };
                 Some(ScheduleListing::new(holder, record, now))
             }));
         }
@@ -88,7 +95,13 @@ impl ScheduleListing {
             last_success_at: record.last_success_unix_ms.map(timestamp),
             next_at: record.next_unix_ms.map(timestamp),
             due: record.next_unix_ms.is_some_and(|next| next <= now),
+            problem: None,
         }
+    }
+
+    fn unreadable(holder: &Holder, problem: String) -> Self {
+        let record = ScheduleRecord::new(format!("({problem})"), "-".to_owned(), 0);
+        Self { problem: Some(problem), ..Self::new(holder, record, 0) }
     }
 }
 

@@ -1,9 +1,12 @@
 //! Record of a schedule: its newest occurrence, stored as the report on its duty.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// Format of a record. Another format is not a record of this version.
 const FORMAT: &str = "tenure.schedule.v1";
+/// Beginning of the formats of all versions.
+const FORMATS: &str = "tenure.schedule.";
 
 /// Record of a schedule. Times are milliseconds since 1970. Unknown members are ignored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -97,6 +100,19 @@ impl ScheduleRecord {
         (record.format == FORMAT).then_some(record)
     }
 
+    /// Returns what is wrong with a document that is not a record of this version; `None` if it is
+    /// about something else.
+    pub fn problem(document: &[u8]) -> Option<String> {
+        let Ok(found) = serde_json::from_slice::<Value>(document) else {
+            return Some("damaged record".to_owned());
+        };
+        match found.get("format")?.as_str()? {
+            FORMAT => Some("damaged record".to_owned()),
+            other if other.starts_with(FORMATS) => Some(format!("record of the format {other}")),
+            _ => None,
+        }
+    }
+
     /// Returns the record as JSON.
     pub fn to_json(&self) -> String {
         // Text and numbers: this cannot fail.
@@ -139,6 +155,16 @@ mod tests {
         let other = other.replace(".v1", ".v2");
         for document in ["", "{}", "null", &other, "{\"format\":\"tenure.schedule.v1\"}"] {
             assert_eq!(ScheduleRecord::read(document.as_bytes()), None, "{document}");
+        }
+        for (document, problem) in [
+            ("\0", Some("damaged record")),
+            ("{\"format\":\"tenure.schedule.v1\"}", Some("damaged record")),
+            (&other, Some("record of the format tenure.schedule.v2")),
+            ("{\"format\":\"mine\"}", None),
+            ("{}", None),
+        ] {
+            let found = ScheduleRecord::problem(document.as_bytes());
+            assert_eq!(found.as_deref(), problem, "{document}");
         }
     }
 }

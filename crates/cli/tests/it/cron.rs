@@ -249,6 +249,25 @@ fn a_schedule_and_another_report_do_not_share_a_duty() {
 }
 
 #[test]
+fn a_record_that_cannot_be_read_is_listed() {
+    let tenure = Tenure::new();
+    let url = tenure.sqlite("tenure.db");
+    silent(&tenure.run(&once(&url, "366d", &[], NOTE)));
+    let store = rusqlite::Connection::open(tenure.path("tenure.db")).unwrap();
+    for (change, problem) in [
+        ("replace(document, '.v1', '.v2')", "record of the format tenure.schedule.v2"),
+        ("'garbage'", "damaged record"),
+    ] {
+        let sql = format!("UPDATE report SET document = CAST({change} AS BLOB)");
+        assert_eq!(store.execute(&sql, []).unwrap(), 1);
+        let found = listed(&tenure, &url);
+        assert_eq!((&found["duty"], &found["problem"]), (&"jobs/report".into(), &problem.into()));
+        let table = tenure.run(&["cron", "ls", "--store", &url]).ok();
+        assert!(table.contains(&format!("jobs/report  ({problem})")), "{table}");
+    }
+}
+
+#[test]
 fn a_wrong_schedule_is_refused_before_anything_starts() {
     let tenure = Tenure::new();
     let command = ["--duty", "jobs/report", "--", "true"];
