@@ -5,7 +5,6 @@ use std::time::Duration;
 use jiff::civil::DateTime;
 use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{SignedDuration, Timestamp};
-use tenure_core::text::escaped;
 use tenure_core::{Code, StoreError};
 
 use crate::cron::CronExpression;
@@ -210,9 +209,8 @@ fn find_zone(name: &str) -> Result<(TimeZone, String), StoreError> {
     }
     let zone = TimeZone::get(name).map_err(|_| {
         let what = format!(
-            "there is no time zone {:?}; give a name of the IANA database, such as UTC or \
-             Europe/Paris",
-            escaped(name)
+            "there is no time zone \"{name}\"; give a name of the IANA database, such as UTC or \
+             Europe/Paris"
         );
         StoreError::refused(Code::BadSchedule, what)
     })?;

@@ -276,6 +276,7 @@ fn a_wrong_schedule_is_refused_before_anything_starts() {
         (&["cron", "0 0 * * FUNDAY"], "the field day of week, \"FUNDAY\": "),
         (&["cron", "0", "3", "a", "b", "c", "d", "e"], "put the expression in quotes"),
         (&["cron", "@daily", "--tz", "Europe/Pariss"], "no time zone \"Europe/Pariss\""),
+        (&["cron", "@daily", "--tz", "Eu\u{1b}rope"], "no time zone \"Eu\\u{1b}rope\""),
         (&["run", "--once-per", "0s"], "the period 0s is outside the limits: 1s to 366d"),
         (&["run", "--once-per", "1h", "--tz", "Europe/Paris"], "not a whole number of days"),
     ] {
