@@ -118,11 +118,13 @@ fn activity(command: &TenureCommand) -> &'static str {
         TenureCommand::Audit(_) => "reading the audit trail",
         TenureCommand::Plan(_) => "making a plan",
         TenureCommand::Apply(_)
+        | TenureCommand::Drain(_)
         | TenureCommand::Pause(_)
         | TenureCommand::Resume(_)
         | TenureCommand::Pin(_)
         | TenureCommand::Cordon(_)
         | TenureCommand::Weight(_) => "changing the group",
+        TenureCommand::Cron(args) if args.subcommand.is_some() => "reading the schedules",
         TenureCommand::Evict(_) => "evicting the instance",
         TenureCommand::Forget { .. } => "deleting duties",
         TenureCommand::Token(_)

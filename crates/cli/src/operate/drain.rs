@@ -13,6 +13,7 @@ use super::{InstanceArgs, duties, end_signal, ended_by, for_each, note_edits, so
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::output::{StatusLine, shown, to_stderr, to_stdout};
+use crate::progress;
 
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
@@ -69,6 +70,8 @@ impl DrainArgs {
             to_stdout(show(&drains))?;
             return Ok(ExitCode::SUCCESS);
         }
+        // Waiting has a line of its own.
+        progress::describe("");
         if !json {
             drains.iter().for_each(note_start);
         }

@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -195,6 +196,25 @@ fn a_drain_shows_how_far_it_came_in_one_line() {
     desk.press("$TENURE drain poll host-1 --undo; exit\n");
     desk.sees("host-1 of poll gets duties again");
     desk.shell.wait().unwrap();
+}
+
+/// The store accepts connections, and answers nothing.
+#[test]
+fn a_slow_store_is_not_waited_for_in_silence() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}", silent.local_addr().unwrap());
+    let mut desk = Desk::new(&Tenure::new());
+    desk.sees(PROMPT);
+    desk.press("stty cols 200\n");
+    desk.sees(PROMPT);
+    for (words, activity) in
+        [("cron ls", "reading the schedules ..."), ("drain g i", "changing the group ...")]
+    {
+        desk.press(&format!("$TENURE {words} --store {url}\n"));
+        desk.sees(activity);
+        desk.press("\u{3}");
+        desk.sees(PROMPT);
+    }
 }
 
 /// `tenure top` overwrites its output, and ends with exit code 0 on Ctrl-C.
