@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::Read;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use anyhow::ensure;
@@ -105,6 +105,9 @@ impl ConfigFile {
 /// Returns the content of a file, and whether every user can read it.
 fn read(path: &Path) -> anyhow::Result<(String, bool)> {
     let mut text = String::new();
+    let kind = path.metadata()?.file_type();
+    // Opening a pipe waits for its writer.
+    ensure!(kind.is_file() || kind.is_char_device(), "it is not a regular file");
     let file = File::open(path)?;
     let mode = file.metadata()?.permissions().mode();
     file.take(MAX_CONFIG_BYTES + 1).read_to_string(&mut text)?;

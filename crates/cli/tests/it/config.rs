@@ -225,6 +225,12 @@ fn the_file_is_found() {
     fs::create_dir(tenure.path("tenure.toml")).unwrap();
     tenure.run(&["ls"]).refused("CF001");
     tenure.run(&["ls", "--config", ""]).refused("ST015");
+    tenure.run(&["ls", "--config", "/dev/null"]).refused("ST015");
+    // A pipe is not waited for.
+    tenure.command_of("mkfifo", &["pipe"]).status().unwrap();
+    let ran = tenure.run(&["ls", "--config", "pipe"]);
+    assert!(ran.stderr.contains("cannot read pipe: it is not a regular file"), "{ran:?}");
+    ran.refused("CF001");
     // `bucket next` has an option of that name.
     let bucket = ["--config", "other.toml", "bucket", "next", "--config", "c.json", "--state", "s"];
     tenure.run(&bucket).refused("BK002");
