@@ -1,7 +1,7 @@
 //! `tenure identity`: keys with which instances sign.
 
 use std::fs::{File, OpenOptions};
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -10,9 +10,9 @@ use serde_json::json;
 use tenure_core::{Code, StoreError};
 use tenure_store::signing::{IdentityKey, TrustedIdentities};
 
-use crate::args::Global;
+use crate::args::{Global, quoted};
 use crate::failure::Failure;
-use crate::signing::{read_private, shown_path};
+use crate::signing::{check_private, read, shown_path};
 
 #[derive(Subcommand)]
 pub(crate) enum IdentityCommand {
@@ -43,7 +43,11 @@ pub(crate) fn run(command: &IdentityCommand, global: &Global) -> Result<String, 
             write(&args.file, &pem)?;
             Ok(text)
         }
-        IdentityCommand::Show(args) => args.line(&read_private(&args.file)?, global),
+        IdentityCommand::Show(args) => {
+            let text = args.line(&read(&args.file)?, global)?;
+            check_private(&args.file)?;
+            Ok(text)
+        }
     }
 }
 
@@ -54,19 +58,28 @@ impl IdentityArgs {
         let name = self.name.clone().unwrap_or_else(host);
         let key = IdentityKey::from_pem(pem)?.public().to_string();
         let line = format!("{name} {key}");
-        TrustedIdentities::parse(&line)?;
+        if TrustedIdentities::parse(&line).is_err() {
+            let what = "--name takes 1 to 64 characters of A-Z, a-z, 0-9 and -._:@";
+            return Err(Failure::Usage(format!("{what}, not {}", quoted(&name))));
+        }
         Ok(global.show(&json!({ "name": name, "key": key }), || format!("{line}\n")))
     }
 }
 
 /// Writes a file that only this user can read; an existing one is kept.
-fn write(path: &Path, pem: &str) -> Result<(), StoreError> {
+fn write(path: &Path, pem: &str) -> Result<(), Failure> {
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     let written = file.and_then(|mut file| {
         file.write_all(pem.as_bytes())?;
         file.sync_all()
     });
-    written.map_err(|error| refused(format!("cannot write {}: {error}", shown_path(path))))
+    written.map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => {
+            let what = format!("{} exists, and is kept", shown_path(path));
+            Failure::from(refused(what)).hinting("name another file")
+        }
+        _ => refused(format!("cannot write {}: {error}", shown_path(path))).into(),
+    })
 }
 
 fn refused(what: String) -> StoreError {

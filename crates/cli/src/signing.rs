@@ -1,7 +1,7 @@
 //! Signing and encryption keys of checkpoints, from files or a variable.
 
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -40,15 +40,18 @@ impl SigningSettings {
             Some(path) => Some(read(path)?),
             None => std::env::var(env::SIGNING_KEYS).ok().filter(|keys| !keys.is_empty()),
         };
-        let private = |path: &Option<PathBuf>| path.as_deref().map(read_private).transpose();
+        let optional = |path: &Option<PathBuf>| path.as_deref().map(read).transpose();
         let settings = Self {
             mode: args.signing,
             keys,
-            encryption_keys: private(&args.encryption_keys_file)?,
-            identity_key: private(&args.identity_key)?,
+            encryption_keys: optional(&args.encryption_keys_file)?,
+            identity_key: optional(&args.identity_key)?,
             trusted: args.trust.trusted()?,
         };
-        if let Some(key) = settings.protection()?.identity.map(|key| key.public()) {
+        let protection = settings.protection()?;
+        let private = [&args.encryption_keys_file, &args.identity_key];
+        private.into_iter().flatten().try_for_each(|path| check_private(path))?;
+        if let Some(key) = protection.identity.map(|key| key.public()) {
             if settings.trusted.as_ref().is_some_and(|trusted| !trusted.trusts(&key)) {
                 let what = "the identity key of this instance is not among the trusted ones";
                 return Err(StoreError::refused(Code::BadKeys, what));
@@ -118,32 +121,29 @@ impl args::TrustArgs {
 }
 
 /// Reads a file with keys.
-fn read(path: &Path) -> Result<String, StoreError> {
-    read_with_mode(path).map(|(text, _)| text)
+pub(crate) fn read(path: &Path) -> Result<String, StoreError> {
+    let mut text = String::new();
+    let read =
+        File::open(path).and_then(|file| file.take(MAX_KEYS_BYTES).read_to_string(&mut text));
+    read.map_err(|error| unreadable(path, &error))?;
+    Ok(text)
 }
 
-/// Reads a file with private keys, to which other users must have no access.
-pub(crate) fn read_private(path: &Path) -> Result<String, StoreError> {
-    let (text, mode) = read_with_mode(path)?;
-    if mode & 0o007 == 0 {
-        return Ok(text);
+/// Checks that other users have no access to a file with private keys. Its content is checked
+/// before: the mode of another file is not to be changed.
+pub(crate) fn check_private(path: &Path) -> Result<(), StoreError> {
+    let found = path.metadata().map_err(|error| unreadable(path, &error))?;
+    if found.permissions().mode() & 0o007 == 0 {
+        return Ok(());
     }
     let file = shown_path(path);
     let what = format!("every user has access to {file}: run chmod o= {file}");
     Err(StoreError::refused(Code::BadKeys, what))
 }
 
-fn read_with_mode(path: &Path) -> Result<(String, u32), StoreError> {
-    let mut text = String::new();
-    let read = File::open(path).and_then(|file| {
-        let mode = file.metadata()?.permissions().mode();
-        file.take(MAX_KEYS_BYTES).read_to_string(&mut text).map(|_| mode)
-    });
-    let mode = read.map_err(|error| {
-        let what = format!("cannot read {}: {error}", shown_path(path));
-        StoreError::refused(Code::BadKeys, what)
-    })?;
-    Ok((text, mode))
+fn unreadable(path: &Path, error: &io::Error) -> StoreError {
+    let what = format!("cannot read {}: {error}", shown_path(path));
+    StoreError::refused(Code::BadKeys, what)
 }
 
 /// Returns a path, unless it may be keys that the user has given in its place.

@@ -184,10 +184,27 @@ fn nothing_starts_with_an_identity_that_cannot_be_used() {
     // An existing key is not replaced, and a bad name writes none.
     let before = tenure.text("one.pem");
     let ran = tenure.run(&["identity", "new", "one.pem"]);
-    assert!(ran.stderr.contains("cannot write one.pem: File exists"), "{ran:?}");
+    assert!(ran.stderr.contains("one.pem exists, and is kept"), "{ran:?}");
+    assert!(ran.stderr.contains("hint: name another file;"), "{ran:?}");
     ran.refused("ST024");
     assert_eq!(tenure.text("one.pem"), before);
-    tenure.run(&["identity", "new", "new.pem", "--name", "a b"]).refused("ST024");
+    for name in ["a b", "#x", ""] {
+        let ran = tenure.run(&["identity", "new", "new.pem", "--name", name]);
+        assert!(
+            ran.code == Some(2) && ran.stderr.contains("--name takes 1 to 64 characters"),
+            "{ran:?}"
+        );
+    }
+    // The mode matters only for a file with a key.
+    for given in [
+        &["identity", "show", "trusted"][..],
+        &["checkpoint", "get", "g/d", "--identity-key", "trusted"],
+    ] {
+        let ran = tenure.run(given);
+        assert!(ran.code == Some(2) && !ran.stderr.contains("chmod"), "{ran:?}");
+    }
+    let ran = tenure.run(&["identity", "show", "open.pem"]);
+    assert!(ran.stderr.contains("run chmod o= open.pem"), "{ran:?}");
     assert!(!tenure.path("new.pem").exists());
     let mode = std::fs::metadata(tenure.path("one.pem")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
