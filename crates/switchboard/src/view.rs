@@ -1,16 +1,41 @@
-//! JSON views of connectors, for HTTP, MCP and commands.
+//! JSON views of connectors and dead letters, for HTTP, MCP and commands.
 
 use serde_json::{Value, json};
 use tenure_wire::heartbeat::{COUNTER_NAMES, Counters, LABEL_NAMES, Labels};
 
 use crate::liveness::Policy;
-use crate::storage::{Connector, ConnectorDetail, ConnectorInstance, Measures};
+use crate::storage::{Connector, ConnectorDetail, ConnectorInstance, Measures, StoredLetter};
 
 /// Formats microseconds since 1970.
 pub fn time(micros: i64) -> String {
     // Not `jiff::Timestamp`, whose range ends a day before the last day that connectors may send.
     let start = jiff::civil::DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
     format!("{}Z", start.saturating_add(jiff::SignedDuration::from_micros(micros)))
+}
+
+/// Returns a dead letter without its envelope.
+pub fn letter(kept: &StoredLetter) -> Value {
+    let letter = &kept.letter;
+    json!({
+        "id": letter.id.to_string(),
+        "posted_at": time(kept.posted_at),
+        "source": {
+            "channel": letter.channel,
+            "provider": letter.provider,
+            "endpoint_identity": letter.endpoint_identity,
+        },
+        "external_event_id": letter.external_event_id,
+        "error_class": letter.error_class,
+        "reason": letter.reason,
+        "attempts": letter.attempts,
+        "duty": kept.duty,
+        "authenticated_token_id": kept.token_id,
+        "state": kept.state,
+        "resolved_at": kept.resolved_at.map(time),
+        "resolved_by": kept.resolved_by,
+        "resolution": kept.resolution,
+        "request_id": kept.request_id.map(|id| id.to_string()),
+    })
 }
 
 /// Returns a connector as an entry of a list, at `now` by the store's clock.

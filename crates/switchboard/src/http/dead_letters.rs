@@ -14,11 +14,12 @@ use super::content::{MAX_REASON_BYTES, check, parse, reject};
 use super::inbox::reserve;
 use super::ingest::{MAX_EVENT_BYTES, count_rejected, invalid_envelope, submit};
 use super::response::{ApiError, ApiResult, Rejection, json_value, ok};
-use super::{ApiRequest, content, time};
+use super::{ApiRequest, content};
 use crate::storage::{
     DeadLetter, Decision, LetterQuery, LetterResolution, PostOutcome, ResolveOutcome, SourceScope,
     StoredLetter, Submission, SubmittedEvent,
 };
+use crate::view;
 
 /// Maximum size of a letter, and of a corrected envelope.
 pub(super) const MAX_LETTER_BYTES: usize = MAX_EVENT_BYTES;
@@ -285,31 +286,10 @@ fn digest(letter: &NewDeadLetter<'_>) -> [u8; 32] {
 
 /// Writes a letter. The envelope is JSON already and is written unchanged.
 fn write_letter(out: &mut String, kept: &StoredLetter) {
-    let letter = &kept.letter;
-    let text = json!({
-        "id": letter.id.to_string(),
-        "posted_at": time(kept.posted_at),
-        "source": {
-            "channel": letter.channel,
-            "provider": letter.provider,
-            "endpoint_identity": letter.endpoint_identity,
-        },
-        "external_event_id": letter.external_event_id,
-        "error_class": letter.error_class,
-        "reason": letter.reason,
-        "attempts": letter.attempts,
-        "duty": kept.duty,
-        "authenticated_token_id": kept.token_id,
-        "state": kept.state,
-        "resolved_at": kept.resolved_at.map(time),
-        "resolved_by": kept.resolved_by,
-        "resolution": kept.resolution,
-        "request_id": kept.request_id.map(|id| id.to_string()),
-    })
-    .to_string();
+    let text = view::letter(kept).to_string();
     out.push_str(text.strip_suffix('}').unwrap_or(&text));
     out.push_str(",\"envelope\":");
-    out.push_str(&letter.envelope);
+    out.push_str(&kept.letter.envelope);
     out.push('}');
 }
 

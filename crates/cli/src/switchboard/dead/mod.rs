@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tenure_core::{Code, StoreError};
 use tenure_operate::explain::PastTime;
 use tenure_switchboard::storage::{LetterQuery, Storage, StoredLetter};
+use tenure_switchboard::view;
 use tenure_wire::ingest::Fields;
 use uuid::Uuid;
 
@@ -285,28 +286,9 @@ fn row(kept: &StoredLetter) -> [String; 7] {
 }
 
 fn value(kept: &StoredLetter) -> Value {
-    let letter = &kept.letter;
-    json!({
-        "id": letter.id.to_string(),
-        "state": kept.state,
-        "posted_at": at(kept.posted_at),
-        "source": {
-            "channel": letter.channel,
-            "provider": letter.provider,
-            "endpoint_identity": letter.endpoint_identity,
-        },
-        "external_event_id": letter.external_event_id,
-        "error_class": letter.error_class,
-        "reason": letter.reason,
-        "attempts": letter.attempts,
-        "bytes": letter.envelope.len(),
-        "duty": kept.duty,
-        "token_id": kept.token_id,
-        "resolved_at": kept.resolved_at.map(at),
-        "resolved_by": kept.resolved_by,
-        "resolution": kept.resolution,
-        "request_id": kept.request_id.map(|id| id.to_string()),
-    })
+    let mut value = view::letter(kept);
+    value["bytes"] = kept.letter.envelope.len().into();
+    value
 }
 
 fn describe(kept: &StoredLetter) -> String {
