@@ -37,28 +37,11 @@ pub(crate) enum StoreCommand {
         /// The backup; - for standard input
         #[arg(value_name = "PATH|-")]
         from: PathBuf,
-        /// Epoch above which duties are granted [default: Unix time in microseconds]
-        #[arg(long, value_name = "EPOCH")]
-        floor: Option<u64>,
-        /// Check the backup, print what would happen and change nothing
-        #[arg(long)]
-        dry_run: bool,
-        /// Confirm; without it nothing is changed
-        #[arg(long, conflicts_with = "dry_run")]
-        yes: bool,
+        #[command(flatten)]
+        adoption: AdoptionArgs,
     },
     /// Adopt a restored store: end all sessions, raise all epochs and inbox positions
-    Adopt {
-        /// Epoch above which duties are granted [default: Unix time in microseconds]
-        #[arg(long, value_name = "EPOCH")]
-        floor: Option<u64>,
-        /// Print what would happen and change nothing
-        #[arg(long)]
-        dry_run: bool,
-        /// Confirm; without it nothing is changed
-        #[arg(long, conflicts_with = "dry_run")]
-        yes: bool,
-    },
+    Adopt(AdoptionArgs),
     /// Show or set how many checkpoint versions and audit entries are kept
     Retention {
         /// Checkpoint versions per duty, 1 to 1024
@@ -70,6 +53,33 @@ pub(crate) enum StoreCommand {
     },
 }
 
+#[derive(clap::Args)]
+pub(crate) struct AdoptionArgs {
+    /// Epoch above which duties are granted [default: Unix time in microseconds]
+    #[arg(long, value_name = "EPOCH")]
+    floor: Option<u64>,
+    /// Print what would happen and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Confirm; without it nothing is changed
+    #[arg(long, conflicts_with = "dry_run")]
+    yes: bool,
+}
+
+impl AdoptionArgs {
+    fn floor(&self) -> Result<Option<Epoch>, StoreError> {
+        self.floor.map(Epoch::new).transpose()
+    }
+
+    fn consent(&self) -> Consent {
+        match (self.yes, self.dry_run) {
+            (true, _) => Consent::Yes,
+            (false, true) => Consent::DryRun,
+            (false, false) => Consent::Missing,
+        }
+    }
+}
+
 /// Consent of the user to a change that cannot be undone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Consent {
@@ -79,14 +89,6 @@ pub(crate) enum Consent {
 }
 
 impl Consent {
-    fn of(yes: bool, dry_run: bool) -> Self {
-        match (yes, dry_run) {
-            (true, _) => Self::Yes,
-            (false, true) => Self::DryRun,
-            (false, false) => Self::Missing,
-        }
-    }
-
     /// Returns a report, or the failure for a change that was not confirmed.
     fn answer(self, shown: String) -> Result<String, Failure> {
         match self {
@@ -99,14 +101,10 @@ impl Consent {
 pub(crate) async fn run(command: StoreCommand, global: &Global) -> Result<String, Failure> {
     let done = match command {
         StoreCommand::Backup { to, force } => backup::run(to.as_deref(), force, global),
-        StoreCommand::Restore { from, floor, dry_run, yes } => {
-            let floor = floor.map(Epoch::new).transpose()?;
-            restore::run(&from, floor, Consent::of(yes, dry_run), global).await
+        StoreCommand::Restore { from, adoption } => {
+            restore::run(&from, adoption.floor()?, adoption.consent(), global).await
         }
-        StoreCommand::Adopt { floor, dry_run, yes } => {
-            let floor = floor.map(Epoch::new).transpose()?;
-            adopt(floor, Consent::of(yes, dry_run), global).await
-        }
+        StoreCommand::Adopt(args) => adopt(args.floor()?, args.consent(), global).await,
         StoreCommand::Retention { history, audit } => retention(history, audit, global).await,
     };
     staging::complete();

@@ -20,25 +20,34 @@ impl Redis {
         &self,
         duties: &[DutyKey],
     ) -> StoreResult<Vec<Option<Checkpoint>>> {
+        let read = |fields| Ok(self.seen_in(checkpoint(fields)?));
+        self.load_each(Script::CheckpointLoad, &["checkpoint"], duties, read).await
+    }
+
+    /// Reads what is stored for each duty, from keys of these kinds.
+    pub(super) async fn load_each<T>(
+        &self,
+        script: Script,
+        kinds: &[&str],
+        duties: &[DutyKey],
+        read: impl Fn(RedisReply) -> StoreResult<T>,
+    ) -> StoreResult<Vec<Option<T>>> {
         let answers = self.call_chunks(&self.data, duties, |incarnation, chunk| {
-            let keys = chunk.iter().map(|duty| self.key("checkpoint", duty));
-            let call = Script::CheckpointLoad.call(chunk.len() + 1).arg(self.marker());
-            call.args(keys).arg(incarnation)
+            let call = script.call(kinds.len() * chunk.len() + 1).arg(self.marker());
+            let keys = |kind: &&str| chunk.iter().map(|duty| self.key(kind, duty)).collect();
+            call.args(kinds.iter().flat_map::<Vec<_>, _>(keys)).arg(incarnation)
         });
         let mut stored = Vec::with_capacity(duties.len());
         for value in answers.await? {
             let mut reply = RedisReply::of(value)?;
             while !reply.is_done() {
                 let fields = reply.list()?;
-                stored.push(match fields.is_done() {
-                    true => None,
-                    false => Some(self.seen_in(checkpoint(fields)?)),
-                });
+                stored.push((!fields.is_done()).then(|| read(fields)).transpose()?);
             }
         }
         match stored.len() == duties.len() {
             true => Ok(stored),
-            false => Err(error::unexpected("wrong number of checkpoints")),
+            false => Err(error::unexpected(&format!("wrong number of {}s", kinds[0]))),
         }
     }
 

@@ -13,24 +13,12 @@ impl Redis {
         &self,
         duties: &[DutyKey],
     ) -> StoreResult<Vec<Option<DutyReport>>> {
-        let answers = self.call_chunks(&self.data, duties, |incarnation, chunk| {
-            let keys = |kind| chunk.iter().map(move |duty| self.key(kind, duty));
-            let call = Script::ReportLoad.call(2 * chunk.len() + 1).arg(self.marker());
-            call.args(keys("report")).args(keys("fence")).arg(incarnation)
-        });
-        let mut stored = Vec::with_capacity(duties.len());
-        for value in answers.await? {
-            let mut reply = RedisReply::of(value)?;
-            while !reply.is_done() {
-                let fields = reply.list()?;
-                stored.push((!fields.is_done()).then(|| report(fields)).transpose()?);
-            }
-        }
-        stored.iter().flatten().for_each(|stored| self.saw(stored.epoch));
-        match stored.len() == duties.len() {
-            true => Ok(stored),
-            false => Err(error::unexpected("wrong number of reports")),
-        }
+        self.load_each(Script::ReportLoad, &["report", "fence"], duties, |fields| {
+            let report = report(fields)?;
+            self.saw(report.epoch);
+            Ok(report)
+        })
+        .await
     }
 
     pub(super) async fn report_store(

@@ -34,9 +34,6 @@ pub struct EncryptionKeys {
 }
 
 impl EncryptionKeys {
-    /// The size of a secret.
-    pub const SECRET_BYTES: usize = 32;
-
     /// Reads `ID encrypt|decrypt HEX`, one key per line or separated by commas. Empty lines and
     /// lines that begin with `#` are ignored. `none encrypt` stands for no encryption of new
     /// checkpoints. Nonces are made of `entropy`, 128 random bits per call.
