@@ -158,29 +158,14 @@ fn nothing_starts_with_an_identity_that_cannot_be_used() {
         .run(&[&["run", "--duty", "g/d"][..], &options("stranger.pem"), &["--", "true"]].concat());
     assert!(ran.code == Some(2) && ran.stderr.contains("is not among the trusted ones"), "{ran:?}");
     assert!(!tenure.path("ran").exists() && !tenure.path("tenure.db").exists());
-    // So would those of an instance with a list and without a key, which may still read.
-    let list = ["--trusted-identities", "trusted"];
-    let key = ["--identity-key", "one.pem"];
-    std::fs::write(tenure.path("file"), "1").unwrap();
-    tenure.run(&["migrate"]).ok();
-    tenure.run(&[&["checkpoint", "put", "g/d", "file"][..], &key].concat()).ok();
-    for command in [
-        &["checkpoint", "put", "g/d", "file"][..],
-        &["checkpoint", "rewind", "g/d", "--to", "1"],
-        &["checkpoint", "move", "sqlite:tenure.db", "sqlite:other.db"],
-        &["run", "--duty", "g/d", "--", "touch", "ran"],
-        &["poll", "--targets", "list:a", "--", "touch", "ran"],
-    ] {
-        let (words, rest) = command.split_at(1);
-        let ran = tenure.run(&[words, &list, rest].concat());
-        assert!(ran.stderr.contains("needs a key of its own"), "{command:?}: {ran:?}");
-        assert!(ran.stderr.contains("ST024"), "{ran:?}");
-    }
-    assert!(!tenure.path("ran").exists());
-    for command in ["get", "history", "verify"] {
-        tenure.run(&[&["checkpoint", command, "g/d"][..], &list].concat()).ok();
-    }
-    assert_eq!(tenure.run(&["ls", "--json"]).json()["groups"][0]["duties"][0]["epoch"], 1);
+    let mode = std::fs::metadata(tenure.path("one.pem")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn keys_are_created_and_shown_with_care() {
+    let tenure = Tenure::new();
+    keys(&tenure);
     // An existing key is not replaced, and a bad name writes none.
     let before = tenure.text("one.pem");
     let ran = tenure.run(&["identity", "new", "one.pem"]);
@@ -203,11 +188,40 @@ fn nothing_starts_with_an_identity_that_cannot_be_used() {
         let ran = tenure.run(given);
         assert!(ran.code == Some(2) && !ran.stderr.contains("chmod"), "{ran:?}");
     }
-    let ran = tenure.run(&["identity", "show", "open.pem"]);
-    assert!(ran.stderr.contains("run chmod o= open.pem"), "{ran:?}");
+    let open = std::fs::Permissions::from_mode(0o604);
+    std::fs::set_permissions(tenure.path("one.pem"), open).unwrap();
+    let ran = tenure.run(&["identity", "show", "one.pem"]);
+    assert!(ran.stderr.contains("run chmod o= one.pem"), "{ran:?}");
     assert!(!tenure.path("new.pem").exists());
-    let mode = std::fs::metadata(tenure.path("one.pem")).unwrap().permissions().mode();
-    assert_eq!(mode & 0o777, 0o600);
+}
+
+/// Its own checkpoints would be refused; it may still read.
+#[test]
+fn an_instance_with_a_list_needs_a_key_to_write() {
+    let tenure = Tenure::new();
+    keys(&tenure);
+    let list = ["--trusted-identities", "trusted"];
+    let key = ["--identity-key", "one.pem"];
+    std::fs::write(tenure.path("file"), "1").unwrap();
+    tenure.run(&["migrate"]).ok();
+    tenure.run(&[&["checkpoint", "put", "g/d", "file"][..], &key].concat()).ok();
+    for command in [
+        &["checkpoint", "put", "g/d", "file"][..],
+        &["checkpoint", "rewind", "g/d", "--to", "1"],
+        &["checkpoint", "move", "sqlite:tenure.db", "sqlite:other.db"],
+        &["run", "--duty", "g/d", "--", "touch", "ran"],
+        &["poll", "--targets", "list:a", "--", "touch", "ran"],
+    ] {
+        let (words, rest) = command.split_at(1);
+        let ran = tenure.run(&[words, &list, rest].concat());
+        assert!(ran.stderr.contains("needs a key of its own"), "{command:?}: {ran:?}");
+        assert!(ran.stderr.contains("ST024"), "{ran:?}");
+    }
+    assert!(!tenure.path("ran").exists());
+    for command in ["get", "history", "verify"] {
+        tenure.run(&[&["checkpoint", command, "g/d"][..], &list].concat()).ok();
+    }
+    assert_eq!(tenure.run(&["ls", "--json"]).json()["groups"][0]["duties"][0]["epoch"], 1);
 }
 
 #[test]

@@ -130,12 +130,6 @@ fn what_is_no_backup_is_refused_and_changes_nothing() {
     std::fs::copy(path("good.db"), path("newer.db")).unwrap();
     let newer = "INSERT INTO migration VALUES (999, 'later', 'all is different')";
     Connection::open(path("newer.db")).unwrap().execute_batch(newer).unwrap();
-    std::fs::copy(path("good.db"), path("zero.db")).unwrap();
-    let zero = "UPDATE checkpoint SET version = 0";
-    Connection::open(path("zero.db")).unwrap().execute_batch(zero).unwrap();
-    // History and audit are in the folder.
-    std::fs::copy(path("good/cursor.json"), path("alone.json")).unwrap();
-    std::fs::write(path("other.json"), "{\"a\":1}").unwrap();
     // A store in use has its newest commits beside it.
     std::fs::copy(path("good.db"), path("live.db")).unwrap();
     std::fs::write(path("live.db-wal"), "x").unwrap();
@@ -156,23 +150,18 @@ fn what_is_no_backup_is_refused_and_changes_nothing() {
     let before = names(&path("."));
     for (url, from, code) in [
         (&sqlite, "none", "ST034"),
-        (&sqlite, "/dev/full", "ST034"),
         (&sqlite, "empty", "ST034"),
         (&sqlite, "text", "ST034"),
         (&sqlite, "short.db", "ST034"),
         (&sqlite, "torn.db", "ST034"),
         (&sqlite, "other.db", "ST034"),
         (&sqlite, "newer.db", "ST004"),
-        (&sqlite, "zero.db", "ST034"),
         (&sqlite, "live.db", "ST034"),
         (&sqlite, "good", "ST034"),
         (&file, "none", "ST034"),
-        (&file, "/dev/full", "ST034"),
         (&file, "good.db", "ST034"),
         (&file, "text", "ST034"),
         (&file, "empty-folder", "ST034"),
-        (&file, "alone.json", "ST034"),
-        (&file, "other.json", "ST034"),
         (&file, "torn-cursor", "ST034"),
         (&file, "torn-group", "ST034"),
         (&file, "torn-store", "ST034"),
@@ -186,6 +175,33 @@ fn what_is_no_backup_is_refused_and_changes_nothing() {
     }
     let far = ["store", "restore", "good.db", "--yes", "--floor", "9007199254740991"];
     tenure.run(&[&far[..], &["--store", &sqlite]].concat()).refused("ST011");
+}
+
+#[test]
+fn an_incomplete_backup_is_refused() {
+    let tenure = Tenure::new();
+    let [(sqlite, _), (file, _)] = local_stores(&tenure);
+    prepare(&sqlite);
+    prepare(&file);
+    backup(&tenure, &sqlite, "zero.db");
+    let zero = "UPDATE checkpoint SET version = 0";
+    Connection::open(tenure.path("zero.db")).unwrap().execute_batch(zero).unwrap();
+    // History and audit are in the folder.
+    backup(&tenure, &file, "good");
+    std::fs::copy(tenure.path("good/cursor.json"), tenure.path("alone.json")).unwrap();
+    std::fs::write(tenure.path("other.json"), "{\"a\":1}").unwrap();
+    for (url, from) in [
+        (&sqlite, "zero.db"),
+        (&sqlite, "/dev/full"),
+        (&file, "/dev/full"),
+        (&file, "alone.json"),
+        (&file, "other.json"),
+    ] {
+        for consent in ["--yes", "--dry-run"] {
+            tenure.run(&["store", "restore", from, consent, "--store", url]).refused("ST034");
+        }
+        assert_eq!(version(&tenure, url), "{\"n\":2}");
+    }
 }
 
 #[test]
