@@ -30,7 +30,7 @@ pub struct ScheduleListing {
     pub next_at: Option<String>,
     /// Whether that time has passed.
     pub due: bool,
-    /// What is wrong with the record, of which nothing else is known then.
+    /// Problem with the record, of which nothing else is known then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
