@@ -141,6 +141,7 @@ fn to_standard_output(url: &StoreUrl, global: &Global) -> Result<String, Failure
     let (copy, held) = make(url, folder.path())?;
     let copied = File::open(copy).and_then(|mut copy| io::copy(&mut copy, &mut io::stdout()));
     copied.context("cannot write to standard output")?;
+    complete();
     to_stderr(&held.show(url, Path::new(STANDARD_STREAM), global));
     Ok(String::new())
 }
