@@ -143,7 +143,7 @@ fn operator() -> String {
         let user = user.unwrap_or_else(|| format!("uid-{}", rustix::process::getuid().as_raw()));
         format!("{user}@{}", rustix::system::uname().nodename().to_string_lossy())
     });
-    bounded(name.trim())
+    bounded(&shown(name.trim()))
 }
 
 /// Truncates a name to the stored length.
@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_name_of_an_operator_is_bounded() {
+    fn the_name_of_an_operator_is_bounded_and_escaped() {
         let name = operator();
         assert!(!name.is_empty() && name.len() <= MAX_OPERATOR_BYTES, "{name}");
         assert_eq!(bounded("me@host"), "me@host");
