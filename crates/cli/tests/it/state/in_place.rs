@@ -12,10 +12,13 @@ fn writes_in_place_are_stored_when_they_are_whole() {
     let tenure = Tenure::new();
     let script = format!(
         "printf '{{\"n\": 1}}' > cursor.json; read go < go
-         printf '{{\"n\":' > cursor.json; read go < go
+         printf '{{\"n\":' > cursor.json; read go < again
          printf '{{\"n\": 3}}' > cursor.json; {STAY}"
     );
-    rustix::fs::mkfifoat(rustix::fs::CWD, tenure.path("go"), rustix::fs::Mode::RWXU).unwrap();
+    // A pipe each: the second read could find the first writer still there.
+    for pipe in ["go", "again"] {
+        rustix::fs::mkfifoat(rustix::fs::CWD, tenure.path(pipe), rustix::fs::Mode::RWXU).unwrap();
+    }
     let store = tenure.sqlite("tenure.db");
     let running = tenure.start("a", &run_with(&store, "cursor.json", &[], &script));
     let reaches = |content: &str| {
@@ -27,7 +30,7 @@ fn writes_in_place_are_stored_when_they_are_whole() {
     // Half of a document is logged, and not stored.
     tenure.said(&running, "it is not valid JSON");
     assert_eq!(stored(&tenure).as_deref(), Some("{\"n\": 1}"));
-    std::fs::write(tenure.path("go"), "\n").unwrap();
+    std::fs::write(tenure.path("again"), "\n").unwrap();
     reaches("{\"n\": 3}");
     running.signal(Signal::TERM);
     running.exits(128 + 15);
