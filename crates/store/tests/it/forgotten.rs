@@ -29,6 +29,12 @@ async fn leave_report(store: &Arc<dyn Store>) -> Epoch {
     hold.epoch
 }
 
+/// Forgets the duty, which this store still knows.
+async fn forget_duty(store: &Arc<dyn Store>) {
+    let forgotten = store.forget(&[duty("d")], &reason()).await.unwrap();
+    assert!(matches!(forgotten[0], Forgotten::Forgotten { .. }), "{forgotten:?}");
+}
+
 /// Checks a store in which an older version has forgotten the duty.
 async fn is_gone(store: &Arc<dyn Store>) {
     assert_eq!(report(store).await, None, "forgotten");
@@ -40,8 +46,7 @@ async fn is_gone(store: &Arc<dyn Store>) {
     assert_eq!(store.report(&player.session, &[new]).await.unwrap(), [Reported::Stored]);
     assert_eq!(report(store).await.unwrap().epoch, hold.epoch);
     player.release(&hold).await;
-    let forgotten = store.forget(&[duty("d")], &reason()).await.unwrap();
-    assert!(matches!(forgotten[0], Forgotten::Forgotten { .. }), "{forgotten:?}");
+    forget_duty(store).await;
     let again = store.forget(&[duty("d")], &reason()).await.unwrap();
     assert_eq!((report(store).await, again), (None, vec![Forgotten::Absent]));
 }
@@ -69,8 +74,7 @@ async fn on_sqlite_a_trigger_deletes_it() {
     // A row that nothing else knows.
     let row = "INSERT INTO report VALUES ('g', 'd', 1, 1, 'a', x'00', 0)";
     assert_eq!(file.execute(row, ()).unwrap(), 1);
-    let forgotten = store.forget(&[duty("d")], &reason()).await.unwrap();
-    assert!(matches!(forgotten[0], Forgotten::Forgotten { .. }), "{forgotten:?}");
+    forget_duty(&store).await;
     assert_eq!(file.query_row(left, (), |row| row.get::<_, i64>(0)).unwrap(), 0);
 }
 
@@ -93,8 +97,7 @@ async fn on_redis_the_next_grant_deletes_it() {
     // Nothing else knows the duty: this version forgets it, too.
     leave_report(&store).await;
     forget();
-    let forgotten = store.forget(&[duty("d")], &reason()).await.unwrap();
-    assert!(matches!(forgotten[0], Forgotten::Forgotten { .. }), "{forgotten:?}");
+    forget_duty(&store).await;
     assert_eq!(server.cli(&["exists", "g:report:d"]).unwrap().trim(), "0");
 }
 
@@ -118,7 +121,6 @@ async fn on_etcd_a_report_from_before_the_fence_is_ignored() {
     // Nothing else knows the duty: this version forgets it, too.
     leave_report(&store).await;
     forget();
-    let forgotten = store.forget(&[duty("d")], &reason()).await.unwrap();
-    assert!(matches!(forgotten[0], Forgotten::Forgotten { .. }), "{forgotten:?}");
+    forget_duty(&store).await;
     assert_eq!(keys(&["get", "tenure/group/g/kept/report/d"]), "");
 }
